@@ -1,0 +1,167 @@
+// The Python face of the kernels: arrays in, arrays out, the interpreter's lock released while they work.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "gssl.hpp"
+#include "pool.hpp"
+#include "problem.hpp"
+
+namespace nb = nanobind;
+using namespace undirected;
+
+namespace {
+
+template <class T, int D = 1>
+using In = nb::ndarray<const T, nb::ndim<D>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+nb::object owned(std::vector<T>&& values, std::vector<std::size_t> shape = {}) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    if (shape.empty()) shape = {kept->size()};
+    return nb::cast(nb::ndarray<nb::numpy, T>(kept->data(), shape.size(), shape.data(), owner));
+}
+
+void expect(bool condition, const char* what) {
+    if (!condition) throw std::invalid_argument(what);
+}
+
+struct PyProblem {
+    std::unique_ptr<Problem> problem;
+
+    PyProblem(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
+              In<std::int32_t> literals, std::int64_t memory, int n_threads) {
+        const Table table{std::int64_t(row_weight.shape(0)), std::int64_t(columns.shape(1)), std::int32_t(n_states.shape(0)),
+                          n_states.data(), columns.data(), row_weight.data()};
+        const Features features{std::int64_t(start.shape(0)) - 1, start.data(), literals.data()};
+        std::int64_t n_literals = 0;
+        for (std::int32_t v = 0; v < table.n_variables; ++v) n_literals += table.n_states[v];
+        expect(table.n_rows > 0, "a table needs at least one row");
+        expect(n_literals == std::int64_t(columns.shape(0)), "one bit column per literal");
+        expect(table.n_words == (table.n_rows + 63) / 64, "bit columns do not fit the rows");
+        expect(features.n >= 0 && features.start[features.n] <= std::int64_t(literals.shape(0)), "feature offsets");
+        for (std::size_t k = 0; k < literals.shape(0); ++k)
+            expect(features.literals[k] >= 0 && features.literals[k] < 2 * n_literals, "literal out of range");
+        nb::gil_scoped_release unlocked;
+        problem = std::make_unique<Problem>(table, features, memory, n_threads);
+    }
+
+    void check(const In<double>& weights) const {
+        expect(std::int64_t(weights.shape(0)) == problem->n_features(), "one weight per feature");
+    }
+
+    void set_active(nb::object marks) {
+        if (marks.is_none()) return problem->set_active(nullptr);
+        auto array = nb::cast<In<std::uint8_t>>(marks);
+        expect(std::int64_t(array.shape(0)) == problem->n_features(), "one mark per feature");
+        problem->set_active(array.data());
+    }
+
+    nb::object evaluate(In<double> weights, bool want_gradient, bool want_curvature, bool single, int n_threads) {
+        check(weights);
+        std::vector<double> gradient(want_gradient ? problem->n_features() : 0), curvature(want_curvature ? problem->n_features() : 0);
+        double loss;
+        {
+            nb::gil_scoped_release unlocked;
+            loss = problem->evaluate(weights.data(), want_gradient ? gradient.data() : nullptr,
+                                     want_curvature ? curvature.data() : nullptr, single, n_threads);
+        }
+        return nb::make_tuple(loss, want_gradient ? owned(std::move(gradient)) : nb::none(),
+                              want_curvature ? owned(std::move(curvature)) : nb::none());
+    }
+
+    nb::object product(In<double> weights, In<double> direction, bool single, int n_threads) {
+        check(weights);
+        check(direction);
+        std::vector<double> out(problem->n_features());
+        {
+            nb::gil_scoped_release unlocked;
+            problem->product(weights.data(), direction.data(), out.data(), single, n_threads);
+        }
+        return owned(std::move(out));
+    }
+
+    nb::object terms(In<double> weights, int n_threads) {
+        check(weights);
+        std::vector<double> rows(problem->n_rows()), variables(problem->n_variables());
+        {
+            nb::gil_scoped_release unlocked;
+            problem->terms(weights.data(), rows.data(), variables.data(), n_threads);
+        }
+        return nb::make_tuple(owned(std::move(rows)), owned(std::move(variables)));
+    }
+
+    nb::object probabilities(In<double> weights, std::int64_t n_literals, int n_threads) {
+        check(weights);
+        std::vector<double> out(problem->n_rows() * n_literals);
+        {
+            nb::gil_scoped_release unlocked;
+            problem->probabilities(weights.data(), out.data(), n_threads);
+        }
+        return owned(std::move(out), {std::size_t(problem->n_rows()), std::size_t(n_literals)});
+    }
+
+    std::int64_t sample(In<double> weights, std::int64_t stride, int n_threads) {
+        check(weights);
+        expect(stride > 0, "stride");
+        nb::gil_scoped_release unlocked;
+        return problem->sample(weights.data(), stride, n_threads);
+    }
+
+    nb::object design(std::int32_t variable, In<std::int32_t> features) const {
+        const std::int64_t n = std::int64_t(features.shape(0)), width = problem->sample_width(variable);
+        std::vector<float> out(n * width);
+        {
+            nb::gil_scoped_release unlocked;
+            problem->design(variable, features.data(), n, out.data());
+        }
+        return owned(std::move(out), {std::size_t(n), std::size_t(width)});
+    }
+
+    nb::dict sizes() const {
+        nb::dict d;
+        d["contexts"] = problem->n_contexts();
+        d["listed"] = problem->n_listed();
+        d["list_bytes"] = problem->list_bytes();
+        d["cells"] = problem->n_cells();
+        d["entries"] = problem->n_entries();
+        d["work"] = problem->work();
+        return d;
+    }
+};
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    nb::class_<PyProblem>(m, "Problem")
+        .def(nb::init<In<std::uint64_t, 2>, In<std::int32_t>, In<double>, In<std::int64_t>, In<std::int32_t>, std::int64_t, int>(),
+             nb::arg("columns"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("start"), nb::arg("literals"),
+             nb::arg("memory"), nb::arg("threads"))
+        .def("set_active", &PyProblem::set_active, nb::arg("marks").none())
+        .def("evaluate", &PyProblem::evaluate, nb::arg("weights"), nb::arg("gradient"), nb::arg("curvature"), nb::arg("single"),
+             nb::arg("threads"))
+        .def("product", &PyProblem::product, nb::arg("weights"), nb::arg("direction"), nb::arg("single"), nb::arg("threads"))
+        .def("terms", &PyProblem::terms, nb::arg("weights"), nb::arg("threads"))
+        .def("probabilities", &PyProblem::probabilities, nb::arg("weights"), nb::arg("n_literals"), nb::arg("threads"))
+        .def("sample", &PyProblem::sample, nb::arg("weights"), nb::arg("stride"), nb::arg("threads"))
+        .def("design", &PyProblem::design, nb::arg("variable"), nb::arg("features"))
+        .def("sizes", &PyProblem::sizes);
+    m.def(
+        "gssl_generate",
+        [](In<std::int64_t> start, In<std::int32_t> literals, std::int64_t n_generated, std::int64_t threshold, std::uint64_t seed,
+           int n_threads) {
+            Generated g;
+            {
+                nb::gil_scoped_release unlocked;
+                g = gssl_generate(std::int64_t(start.shape(0)) - 1, start.data(), literals.data(), n_generated, threshold, seed, n_threads);
+            }
+            return nb::make_tuple(owned(std::move(g.start)), owned(std::move(g.literals)), owned(std::move(g.count)), g.n_listed, g.n_unique);
+        },
+        nb::arg("start"), nb::arg("literals"), nb::arg("n_generated"), nb::arg("threshold"), nb::arg("seed"), nb::arg("threads"));
+    m.def("hardware_threads", &hardware_threads);
+    m.def("instruction_set", [] { return has_avx2() ? "avx2" : "baseline"; });
+}

@@ -1,0 +1,480 @@
+// The hot loops of the pseudo-likelihood, compiled once per instruction set (KERNEL_NAMESPACE names the copy).
+// No standard containers in here: their code could be shared by the linker with files built for older machines.
+#include "plan.hpp"
+#include "simd.hpp"
+
+namespace undirected {
+namespace KERNEL_NAMESPACE {
+namespace {
+
+struct Rows {
+    const std::uint16_t* list;
+    std::int32_t n;
+};
+
+inline std::int64_t rows_in_chunk(const Plan& plan, int chunk) {
+    const std::int64_t left = plan.n_rows - std::int64_t(chunk) * plan.chunk_rows;
+    return left < plan.chunk_rows ? left : plan.chunk_rows;
+}
+
+void and_range(const Plan& plan, const std::int32_t* literals, std::int64_t n, std::int64_t first,
+               std::int64_t n_words, std::uint64_t* out) {
+    for (std::int64_t w = 0; w < n_words; ++w) out[w] = ~std::uint64_t(0);
+    const std::int64_t tail = plan.n_rows - first * 64;
+    if (tail < n_words * 64) out[n_words - 1] = ~std::uint64_t(0) >> (n_words * 64 - tail);
+    for (std::int64_t k = 0; k < n; ++k) {
+        const bool negated = literals[k] >= plan.n_literals;
+        const std::uint64_t* column =
+            plan.columns + std::int64_t(literals[k] - (negated ? plan.n_literals : 0)) * plan.n_words + first;
+        if (negated)
+            for (std::int64_t w = 0; w < n_words; ++w) out[w] &= ~column[w];
+        else
+            for (std::int64_t w = 0; w < n_words; ++w) out[w] &= column[w];
+    }
+}
+
+std::int32_t bits_to_list(const std::uint64_t* words, std::int64_t n, std::uint16_t* out) {
+    std::int32_t length = 0;
+    for (std::int64_t w = 0; w < n; ++w)
+        for (std::uint64_t bits = words[w]; bits != 0; bits &= bits - 1)
+            out[length++] = std::uint16_t(w * 64 + __builtin_ctzll(bits));
+    return length;
+}
+
+// The chunk's rows of a context as bits, in scratch.words.
+template <class T>
+std::int64_t context_bits(const Plan& plan, const Scratch<T>& scratch, std::int32_t context, int chunk) {
+    const std::int64_t n_words = (rows_in_chunk(plan, chunk) + 63) / 64;
+    const std::int64_t first = std::int64_t(chunk) * plan.chunk_rows / 64;
+    const std::int64_t* start = plan.literal_start + context;
+    and_range(plan, plan.literals + start[0], start[1] - start[0], first, n_words, scratch.words);
+    return n_words;
+}
+
+template <class T>
+Rows context_rows(const Plan& plan, const Scratch<T>& scratch, std::int32_t context, int chunk) {
+    if (!plan.unlisted[context]) {
+        const std::uint64_t* start = plan.list_start + chunk * plan.n_contexts + context;
+        return {plan.lists + start[0], std::int32_t(start[1] - start[0])};
+    }
+    const std::int64_t n_words = context_bits(plan, scratch, context, chunk);
+    if (plan.complement[context]) {
+        for (std::int64_t w = 0; w < n_words; ++w) scratch.words[w] = ~scratch.words[w];
+        const std::int64_t tail = rows_in_chunk(plan, chunk) - (n_words - 1) * 64;
+        scratch.words[n_words - 1] &= ~std::uint64_t(0) >> (64 - tail);
+    }
+    return {scratch.list, bits_to_list(scratch.words, n_words, scratch.list)};
+}
+
+// Cells jump about in the lists: what the next few need is asked for early.
+inline void prefetch(const Plan& plan, const std::int32_t* cells, std::int64_t at, std::int64_t end, int chunk) {
+    const std::uint64_t* starts = plan.list_start + chunk * plan.n_contexts;
+    if (at + 16 < end) __builtin_prefetch(starts + plan.cell_context[cells[at + 16]]);
+    if (at + 6 < end) {
+        const std::uint16_t* list = plan.lists + starts[plan.cell_context[cells[at + 6]]];
+        __builtin_prefetch(list);
+        __builtin_prefetch(list + 32);
+        __builtin_prefetch(list + 64);
+    }
+}
+
+// In a column of values, adds `weight` to the rows whose bit is set.
+template <class T>
+void add_by_bits(const std::uint64_t* words, std::int64_t n_words, T weight, T* column) {
+    constexpr int width = Lane<T>::width;
+    const Real<T> w = fill<T>(weight);
+    const std::uint32_t* halves = reinterpret_cast<const std::uint32_t*>(words);
+    for (std::int64_t h = 0; h < 2 * n_words; ++h) {
+        const std::uint32_t bits = load<std::uint32_t>(halves + h);
+        if (bits == 0) continue;
+        T* at = column + h * 32;
+        for (int k = 0; k < 32; k += width) {
+            const Int<T> mask = spread<T>(width == 8 ? bits : bits >> k, width == 8 ? k : 0);
+            store(load<Real<T>>(at + k) + (Real<T>)(mask & (Int<T>)w), at + k);
+        }
+    }
+}
+
+template <class T>
+T sum_by_bits(const std::uint64_t* words, std::int64_t n_words, const T* column) {
+    constexpr int width = Lane<T>::width;
+    Real<T> s0{}, s1{}, s2{}, s3{};
+    const std::uint32_t* halves = reinterpret_cast<const std::uint32_t*>(words);
+    for (std::int64_t h = 0; h < 2 * n_words; ++h) {
+        const std::uint32_t bits = load<std::uint32_t>(halves + h);
+        if (bits == 0) continue;
+        for (int k = 0; k < 32; k += 4 * width) {
+            const T* at = column + h * 32 + k;
+            const auto part = [&](int i) {
+                const Int<T> mask = spread<T>(width == 8 ? bits : bits >> (k + i * width), width == 8 ? i * width : 0);
+                return (Real<T>)(mask & load<Int<T>>(at + i * width));
+            };
+            s0 += part(0);
+            s1 += part(1);
+            s2 += part(2);
+            s3 += part(3);
+        }
+    }
+    s0 = (s0 + s1) + (s2 + s3);
+    T total = 0;
+    for (int k = 0; k < width; ++k) total += s0[k];
+    return total;
+}
+
+// Values by row, eight columns side by side, into (or added from) columns one after another.
+template <class T>
+void to_columns(const T* values, std::int64_t n, std::int64_t stride, T* columns) {
+    constexpr int width = Lane<T>::width;
+    for (std::int64_t r = 0; r < n; r += width)
+        for (int c = 0; c < LANES; c += width) {
+            Real<T> m[width];
+            for (int k = 0; k < width; ++k) m[k] = load<Real<T>>(values + (r + k) * LANES + c);
+            transpose(m);
+            for (int k = 0; k < width; ++k) store(m[k], columns + (c + k) * stride + r);
+        }
+}
+
+template <class T>
+void add_columns(const T* columns, std::int64_t n, std::int64_t stride, T* values) {
+    constexpr int width = Lane<T>::width;
+    for (std::int64_t r = 0; r < n; r += width)
+        for (int c = 0; c < LANES; c += width) {
+            Real<T> m[width];
+            for (int k = 0; k < width; ++k) m[k] = load<Real<T>>(columns + (c + k) * stride + r);
+            transpose(m);
+            for (int k = 0; k < width; ++k) {
+                T* at = values + (r + k) * LANES + c;
+                store(load<Real<T>>(at) + m[k], at);
+            }
+        }
+}
+
+// Logits of one block in one chunk: every cell's weights are added in the rows of its context.
+template <class T>
+void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, const T* weights, int block, int chunk,
+             T* logits) {
+    const std::int64_t from = e.forward_start[block], to = e.forward_start[block + 1];
+    const std::int64_t n = rows_in_chunk(plan, chunk), stride = plan.chunk_rows;
+    Pack<T> base;
+    std::int64_t split = from;  // cells worked together come first
+    for (; split < to && plan.cell_way[e.forward_cells[split]] == TOGETHER; ++split)
+        if (plan.complement[plan.cell_context[e.forward_cells[split]]])
+            base.add(Pack<T>::at(weights + std::int64_t(e.forward_cells[split]) * LANES));
+    for (std::int64_t r = 0; r < n; ++r) base.put(logits + r * LANES);
+    for (std::int64_t k = from; k < split; ++k) {
+        prefetch(plan, e.forward_cells, k, to, chunk);
+        const std::int32_t cell = e.forward_cells[k], context = plan.cell_context[cell];
+        Pack<T> w = Pack<T>::at(weights + std::int64_t(cell) * LANES);
+        if (plan.complement[context]) w = w.minus();
+        const Rows rows = context_rows(plan, scratch, context, chunk);
+        for (std::int32_t i = 0; i < rows.n; ++i) {
+            T* at = logits + std::int64_t(rows.list[i]) * LANES;
+            Pack<T> x = Pack<T>::at(at);
+            x.add(w);
+            x.put(at);
+        }
+    }
+    if (split == to) return;
+    std::memset(scratch.by_column, 0, sizeof(T) * LANES * stride);
+    for (std::int64_t k = split; k < to; ++k) {
+        prefetch(plan, e.forward_cells, k, to, chunk);
+        const std::int32_t cell = e.forward_cells[k], context = plan.cell_context[cell];
+        const T* w = weights + std::int64_t(cell) * LANES;
+        if (plan.cell_way[cell] == COLUMN_BITS) {
+            const std::int64_t n_words = context_bits(plan, scratch, context, chunk);
+            for (unsigned lanes = plan.cell_lanes[cell]; lanes != 0; lanes &= lanes - 1) {
+                const int lane = __builtin_ctz(lanes);
+                add_by_bits(scratch.words, n_words, w[lane], scratch.by_column + lane * stride);
+            }
+            continue;
+        }
+        const Rows rows = context_rows(plan, scratch, context, chunk);
+        for (unsigned lanes = plan.cell_lanes[cell]; lanes != 0; lanes &= lanes - 1) {
+            const int lane = __builtin_ctz(lanes);
+            T* column = scratch.by_column + lane * stride;
+            const T weight = w[lane];
+            for (std::int32_t i = 0; i < rows.n; ++i) column[rows.list[i]] += weight;
+        }
+    }
+    add_columns(scratch.by_column, n, stride, logits);
+}
+
+// Sums of a block's values over the rows of every wanted cell's context.
+template <class T>
+void backward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, const T* values, int block, int chunk,
+              double* sums) {
+    const std::int64_t n = rows_in_chunk(plan, chunk), stride = plan.chunk_rows;
+    Pack<T> all;
+    for (std::int64_t r = 0; r < n; ++r) all.add(Pack<T>::at(values + r * LANES));
+    bool transposed = false;
+    for (std::int64_t k = e.backward_start[block]; k < e.backward_start[block + 1]; ++k) {
+        prefetch(plan, e.backward_cells, k, e.backward_start[block + 1], chunk);
+        const std::int32_t cell = e.backward_cells[k], context = plan.cell_context[cell];
+        double* out = sums + std::int64_t(cell) * LANES;
+        if (plan.cell_way[cell] == TOGETHER) {
+            const Rows rows = context_rows(plan, scratch, context, chunk);
+            Pack<T> s0, s1, s2, s3;
+            std::int32_t i = 0;
+            for (; i + 4 <= rows.n; i += 4) {
+                s0.add(Pack<T>::at(values + std::int64_t(rows.list[i]) * LANES));
+                s1.add(Pack<T>::at(values + std::int64_t(rows.list[i + 1]) * LANES));
+                s2.add(Pack<T>::at(values + std::int64_t(rows.list[i + 2]) * LANES));
+                s3.add(Pack<T>::at(values + std::int64_t(rows.list[i + 3]) * LANES));
+            }
+            for (; i < rows.n; ++i) s0.add(Pack<T>::at(values + std::int64_t(rows.list[i]) * LANES));
+            s0.add(s1);
+            s2.add(s3);
+            s0.add(s2);
+            if (plan.complement[context]) {
+                s0 = s0.minus();
+                s0.add(all);
+            }
+            T sum[LANES];
+            s0.put(sum);
+            for (int lane = 0; lane < LANES; ++lane) out[lane] += double(sum[lane]);
+            continue;
+        }
+        if (!transposed) {
+            to_columns(values, n, stride, scratch.by_column);
+            transposed = true;
+        }
+        if (plan.cell_way[cell] == COLUMN_BITS) {
+            const std::int64_t n_words = context_bits(plan, scratch, context, chunk);
+            for (unsigned lanes = plan.cell_lanes[cell]; lanes != 0; lanes &= lanes - 1) {
+                const int lane = __builtin_ctz(lanes);
+                out[lane] += double(sum_by_bits(scratch.words, n_words, scratch.by_column + lane * stride));
+            }
+            continue;
+        }
+        const Rows rows = context_rows(plan, scratch, context, chunk);
+        for (unsigned lanes = plan.cell_lanes[cell]; lanes != 0; lanes &= lanes - 1) {
+            const int lane = __builtin_ctz(lanes);
+            const T* column = scratch.by_column + lane * stride;
+            T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+            std::int32_t i = 0;
+            for (; i + 4 <= rows.n; i += 4) {
+                s0 += column[rows.list[i]];
+                s1 += column[rows.list[i + 1]];
+                s2 += column[rows.list[i + 2]];
+                s3 += column[rows.list[i + 3]];
+            }
+            for (; i < rows.n; ++i) s0 += column[rows.list[i]];
+            out[lane] += double((s0 + s1) + (s2 + s3));
+        }
+    }
+}
+
+inline const double* weights_of(const Plan& plan, double) { return plan.row_weight; }
+inline const float* weights_of(const Plan& plan, float) { return plan.row_weight_single; }
+
+// Place of a row among the sampled ones.
+template <class T>
+inline std::int64_t sampled(const Evaluation<T>& e, std::int64_t row) {
+    return row / 64 / e.stride * 64 + row % 64;
+}
+
+inline int lanes_used(const Plan& plan, int panel) {
+    return plan.panel_variables[panel + 1] - plan.panel_variables[panel];
+}
+
+// Binary variables, eight to a block: logits become residuals (weight times probability minus truth), and `curvature`,
+// where given, weight times variance. With a direction, logits become weight * variance * direction instead.
+template <class T>
+void link_binary(const Plan& plan, const Evaluation<T>& e, int panel, int block, int group, int chunk, T* logits,
+                 T* curvature, const T* direction, double* loss) {
+    using L = Lane<T>;
+    const std::int64_t first = std::int64_t(chunk) * plan.chunk_rows, n = rows_in_chunk(plan, chunk);
+    const T* weight = weights_of(plan, T()) + first;
+    const std::uint8_t* truth = plan.truth + std::int64_t(block) * plan.n_rows + first;
+    const int used = lanes_used(plan, panel);
+    double total[LANES] = {};
+    T running[LANES] = {};
+    for (std::int64_t r = 0; r < n; ++r) {
+        T term[LANES];
+        for (int part = 0; part < L::parts; ++part) {
+            T* at = logits + r * LANES + part * L::width;
+            Real<T> d;
+            std::memcpy(&d, at, sizeof d);
+            const Int<T> positive = d > T(0);
+            const Real<T> minus = choose<T>(positive, -d, d);
+            const Real<T> t = exp_negative<T>(minus);
+            const Real<T> larger = T(1) / (t + T(1));
+            const Real<T> smaller = t * larger;
+            const Real<T> p = choose<T>(positive, larger, smaller);
+            const Int<T> is_true = spread<T>(truth[r], part * L::width);
+            if (e.pass & (LOSS | TERMS)) {
+                const Int<T> agrees = ~(positive ^ is_true);
+                const Real<T> value = log1p_unit<T>(t) - choose<T>(agrees, Real<T>{}, minus);
+                std::memcpy(term + part * L::width, &value, sizeof value);
+            }
+            if (e.pass & PROBABILITY && (first + r) / 64 % e.stride == 0)
+                for (int k = 0; k < L::width; ++k)
+                    e.probability[(block * LANES + part * L::width + k) * e.n_sampled + sampled(e, first + r)] = p[k];
+            Real<T> out;
+            if (direction != nullptr) {
+                Real<T> v;
+                std::memcpy(&v, direction + r * LANES + part * L::width, sizeof v);
+                out = larger * smaller * v * weight[r];
+            } else {
+                out = (p - choose<T>(is_true, fill<T>(1), Real<T>{})) * weight[r];
+            }
+            std::memcpy(at, &out, sizeof out);
+            if (curvature != nullptr) {
+                const Real<T> c = larger * smaller * weight[r];
+                std::memcpy(curvature + r * LANES + part * L::width, &c, sizeof c);
+            }
+        }
+        if (e.pass & (LOSS | TERMS)) {
+            for (int lane = 0; lane < LANES; ++lane) running[lane] += term[lane] * weight[r];
+            if ((r & 31) == 31 || r + 1 == n)
+                for (int lane = 0; lane < LANES; ++lane) {
+                    total[lane] += double(running[lane]);
+                    running[lane] = 0;
+                }
+            if (e.pass & TERMS) {
+                double row = 0;
+                for (int lane = 0; lane < used; ++lane) row -= double(term[lane]);
+                e.row_terms[std::int64_t(panel) * plan.n_rows + first + r] = row;
+            }
+        }
+    }
+    for (int lane = 0; lane < used; ++lane) {
+        *loss += total[lane];
+        if (e.pass & TERMS) {
+            const PanelVariable& v = plan.variables[plan.panel_variables[panel] + lane];
+            e.variable_terms[std::int64_t(group) * e.n_variables + v.variable] -= total[lane];
+        }
+    }
+}
+
+// Variables with more than two states: a softmax over each variable's columns, which may span several blocks.
+// `logits`, `curvature` and `direction` are the panel's blocks one after another, `stride` values apart.
+template <class T>
+void link_categorical(const Plan& plan, const Evaluation<T>& e, int panel, int group, int chunk, T* logits, T* curvature,
+                      const T* direction, std::int64_t stride, double* loss) {
+    const std::int64_t first = std::int64_t(chunk) * plan.chunk_rows, n = rows_in_chunk(plan, chunk);
+    const int block0 = plan.panel_blocks[panel];
+    const T* weight = weights_of(plan, T()) + first;
+    const auto at = [&](T* base, std::int64_t r, int lane) -> T& {
+        return base[(lane / LANES) * stride + r * LANES + lane % LANES];
+    };
+    for (std::int64_t r = 0; r < n; ++r) {
+        double row = 0;
+        for (int v = plan.panel_variables[panel]; v < plan.panel_variables[panel + 1]; ++v) {
+            const PanelVariable& var = plan.variables[v];
+            T top = at(logits, r, var.lane);
+            for (int s = 1; s < var.n_states; ++s) {
+                const T x = at(logits, r, var.lane + s);
+                if (x > top) top = x;
+            }
+            T seen = 0;
+            for (int s = 0; s < var.n_states; ++s) {
+                const int lane = var.lane + s;
+                T& x = at(logits, r, lane);
+                x -= top;
+                if (plan.truth[std::int64_t(block0 + lane / LANES) * plan.n_rows + first + r] >> (lane % LANES) & 1) seen = x;
+            }
+            T sum = 0;
+            const int from = var.lane / LANES * LANES;
+            for (int lane = from; lane < var.lane + var.n_states; lane += Lane<T>::width) {
+                if (lane + Lane<T>::width <= var.lane) continue;
+                // A vector may hold columns of a neighbour variable: they are computed and ignored.
+                Real<T> x;
+                std::memcpy(&x, &at(logits, r, lane), sizeof x);
+                x = exp_negative<T>(choose<T>(x > T(0), Real<T>{}, x));
+                for (int k = 0; k < Lane<T>::width; ++k)
+                    if (lane + k >= var.lane && lane + k < var.lane + var.n_states) {
+                        at(logits, r, lane + k) = x[k];
+                        sum += x[k];
+                    }
+            }
+            const double term = double(seen) - __builtin_log(double(sum));
+            *loss -= term * double(weight[r]);
+            row += term;
+            if (e.pass & TERMS) e.variable_terms[std::int64_t(group) * e.n_variables + var.variable] += term * double(weight[r]);
+            const T scale = T(1) / sum;
+            T mean = 0;
+            if (direction != nullptr)
+                for (int s = 0; s < var.n_states; ++s)
+                    mean += at(logits, r, var.lane + s) * scale * at(const_cast<T*>(direction), r, var.lane + s);
+            for (int s = 0; s < var.n_states; ++s) {
+                const int lane = var.lane + s;
+                T& x = at(logits, r, lane);
+                const T p = x * scale;
+                const bool is_true = plan.truth[std::int64_t(block0 + lane / LANES) * plan.n_rows + first + r] >> (lane % LANES) & 1;
+                if (e.pass & PROBABILITY && (first + r) / 64 % e.stride == 0)
+                    e.probability[(block0 * LANES + lane) * e.n_sampled + sampled(e, first + r)] = p;
+                if (curvature != nullptr) at(curvature, r, lane) = p * (T(1) - p) * weight[r];
+                x = direction != nullptr ? p * (at(const_cast<T*>(direction), r, lane) - mean) * weight[r]
+                                         : (p - T(is_true)) * weight[r];
+            }
+        }
+        if (e.pass & TERMS) e.row_terms[std::int64_t(panel) * plan.n_rows + first + r] = row;
+    }
+}
+
+template <class T>
+void run_task(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, int panel, int group) {
+    const int block0 = plan.panel_blocks[panel], n_blocks = plan.panel_blocks[panel + 1] - block0;
+    const std::int64_t stride = std::int64_t(plan.chunk_rows) * LANES;
+    const int chunk0 = int(std::int64_t(group) * plan.n_chunks / plan.n_groups);
+    const int chunk1 = int(std::int64_t(group + 1) * plan.n_chunks / plan.n_groups);
+    const bool product = e.pass & PRODUCT;
+    T* curvature = e.pass & CURVATURE ? scratch.extra : nullptr;
+    const T* direction = product ? scratch.third : nullptr;
+    double loss = 0;
+    for (int chunk = chunk0; chunk < chunk1; ++chunk) {
+        for (int b = 0; b < n_blocks; ++b) {
+            forward(plan, e, scratch, e.weights, block0 + b, chunk, scratch.logits + b * stride);
+            if (product) forward(plan, e, scratch, e.direction, block0 + b, chunk, scratch.third + b * stride);
+        }
+        if (plan.panel_binary[panel])
+            link_binary(plan, e, panel, block0, group, chunk, scratch.logits, curvature, direction, &loss);
+        else
+            link_categorical(plan, e, panel, group, chunk, scratch.logits, curvature, direction, stride, &loss);
+        for (int b = 0; b < n_blocks; ++b) {
+            if (e.pass & (GRADIENT | PRODUCT))
+                backward(plan, e, scratch, scratch.logits + b * stride, block0 + b, chunk,
+                         e.gradient + std::int64_t(group) * e.n_cells * LANES);
+            if (curvature != nullptr)
+                backward(plan, e, scratch, curvature + b * stride, block0 + b, chunk,
+                         e.curvature + std::int64_t(group) * e.n_cells * LANES);
+        }
+    }
+    e.loss[std::int64_t(panel) * plan.n_groups + group] = loss;
+}
+
+}  // namespace
+
+void run(const Plan& plan, const Evaluation<float>& e, const Scratch<float>& scratch, int panel, int group) {
+    run_task(plan, e, scratch, panel, group);
+}
+
+void run(const Plan& plan, const Evaluation<double>& e, const Scratch<double>& scratch, int panel, int group) {
+    run_task(plan, e, scratch, panel, group);
+}
+
+void and_columns(const Plan& plan, const std::int32_t* literals, std::int64_t n, std::int64_t first, std::int64_t n_words,
+                 std::uint64_t* out) {
+    and_range(plan, literals, n, first, n_words, out);
+}
+
+std::int64_t count_bits(const std::uint64_t* words, std::int64_t n) {
+    std::int64_t total = 0;
+    for (std::int64_t w = 0; w < n; ++w) total += __builtin_popcountll(words[w]);
+    return total;
+}
+
+std::int32_t list_bits(const std::uint64_t* words, std::int64_t n, std::uint16_t* out) { return bits_to_list(words, n, out); }
+
+// factor * values where the bit is set, zero elsewhere.
+void keep_bits(const std::uint64_t* words, std::int64_t n, const float* values, float factor, float* out) {
+    for (std::int64_t w = 0; w < n; ++w)
+        for (int k = 0; k < 64; k += 8) {
+            const Int<float> mask = spread<float>(std::uint32_t(words[w] >> k) & 255u, 0);
+            store((Real<float>)(mask & (Int<float>)(load<Real<float>>(values + w * 64 + k) * factor)), out + w * 64 + k);
+        }
+}
+
+}  // namespace KERNEL_NAMESPACE
+}  // namespace undirected

@@ -1,0 +1,15 @@
+// A small pool of worker threads. Work is a range of task numbers handed out one by one; results never depend on
+// which thread ran a task, so that the number of threads changes the time and nothing else.
+#pragma once
+#include <cstdint>
+#include <functional>
+
+namespace undirected {
+
+// Runs body(task) for every task in [0, n_tasks), on at most n_threads threads (the caller's among them).
+// An exception thrown by a task is rethrown here once all tasks have ended.
+void parallel_for(std::int64_t n_tasks, int n_threads, const std::function<void(std::int64_t)>& body);
+
+int hardware_threads();
+
+}  // namespace undirected

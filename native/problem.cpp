@@ -1,0 +1,653 @@
+#include "problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "pool.hpp"
+
+namespace undirected {
+namespace {
+
+std::uint64_t mix(std::uint64_t x) {
+    x += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+}
+
+struct Key {  // of a set of literals: sums of random words, so that leaving some out is a subtraction
+    std::uint64_t a = 0, b = 0;
+    void add(std::int32_t literal) {
+        a += mix(2 * std::uint64_t(literal));
+        b += mix(2 * std::uint64_t(literal) + 1);
+    }
+    Key operator-(const Key& other) const { return {a - other.a, b - other.b}; }
+    bool operator==(const Key& other) const { return a == other.a && b == other.b; }
+};
+
+class KeyTable {  // open addressing, from key to the order of first appearance
+public:
+    explicit KeyTable(std::size_t expected) {
+        std::size_t size = 64;
+        while (size < 2 * expected) size *= 2;
+        slots_.assign(size, {Key{}, -1});
+    }
+    std::pair<std::int32_t, bool> find_or_add(const Key& key) {
+        if (2 * std::size_t(count_) >= slots_.size()) grow();
+        for (std::size_t at = key.a & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {
+            if (slots_[at].id < 0) {
+                slots_[at] = {key, count_};
+                return {count_++, true};
+            }
+            if (slots_[at].key == key) return {slots_[at].id, false};
+        }
+    }
+    std::int32_t size() const { return count_; }
+
+private:
+    struct Slot {
+        Key key;
+        std::int32_t id;
+    };
+    void grow() {
+        std::vector<Slot> old(slots_.size() * 2, {Key{}, -1});
+        old.swap(slots_);
+        for (const Slot& slot : old) {
+            if (slot.id < 0) continue;
+            std::size_t at = slot.key.a & (slots_.size() - 1);
+            while (slots_[at].id >= 0) at = (at + 1) & (slots_.size() - 1);
+            slots_[at] = slot;
+        }
+    }
+    std::vector<Slot> slots_;
+    std::int32_t count_ = 0;
+};
+
+}  // namespace
+
+// Where the weight of a feature goes.
+struct Problem::Place {
+    std::int32_t block, context, feature;
+    std::uint8_t lane, minus;
+};
+
+bool has_avx2() {
+#if defined(__x86_64__) && defined(HAVE_AVX2_KERNELS)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi");
+#else
+    return false;
+#endif
+}
+
+#if defined(HAVE_AVX2_KERNELS)
+#define DISPATCH(call) (avx2_ ? avx2::call : baseline::call)
+#else
+#define DISPATCH(call) (baseline::call)
+#endif
+
+Problem::Problem(const Table& table, const Features& features, std::int64_t memory, int n_threads)
+    : n_features_(features.n),
+      n_states_(table.n_states, table.n_states + table.n_variables),
+      row_weight_(table.row_weight, table.row_weight + table.n_rows),
+      row_weight_single_(table.row_weight, table.row_weight + table.n_rows),
+      start_(features.start, features.start + features.n + 1),
+      feature_literals_(features.literals, features.literals + features.start[features.n]),
+      avx2_(has_avx2()) {
+    for (std::int32_t v = 0; v < table.n_variables; ++v) {
+        literal_base_.push_back(std::int32_t(literal_variable_.size()));
+        for (std::int32_t s = 0; s < n_states_[v]; ++s) {
+            literal_variable_.push_back(v);
+            literal_state_.push_back(s);
+        }
+    }
+    plan_.n_literals = std::int32_t(literal_variable_.size());
+    plan_.n_rows = table.n_rows;
+    plan_.n_words = table.n_words;
+    columns_.assign(table.columns, table.columns + std::int64_t(plan_.n_literals) * table.n_words);
+    plan_.columns = columns_.data();
+    plan_.row_weight = row_weight_.data();
+    plan_.row_weight_single = row_weight_single_.data();
+    lay_out_columns();
+    // Chunks keep a block's logits in the second-level cache; groups of chunks are what threads share when there are few panels.
+    plan_.chunk_rows = plan_.n_panels >= 8 ? 8192 : 2048;
+    plan_.n_chunks = std::int32_t((plan_.n_rows + plan_.chunk_rows - 1) / plan_.chunk_rows);
+    plan_.n_groups = std::max(1, std::min(plan_.n_chunks, (16 + plan_.n_panels - 1) / std::max(1, plan_.n_panels)));
+    std::vector<Place> places = find_contexts(features);
+    count_rows(features, n_threads);
+    make_cells(std::move(places), n_threads);
+    list_rows(features, memory, n_threads);
+    plan_.lists = lists_.data();
+    plan_.list_start = list_start_.data();
+    plan_.unlisted = unlisted_.data();
+    plan_.complement = complement_.data();
+    plan_.literal_start = literal_start_.data();
+    plan_.literals = literals_.data();
+    plan_.block_cells = block_cells_.data();
+    plan_.cell_context = cell_context_.data();
+    plan_.cell_way = cell_way_.data();
+    plan_.cell_lanes = cell_lanes_.data();
+    set_active(nullptr);
+}
+
+// Binary variables first, eight to a panel; then the others, each within one panel.
+void Problem::lay_out_columns() {
+    const std::int32_t n_variables = std::int32_t(n_states_.size());
+    first_lane_.assign(n_variables, -1);
+    std::int32_t blocks = 0, lane = LANES;
+    const auto open_panel = [&](bool binary, std::int32_t width) {
+        panel_blocks_.push_back(blocks);
+        panel_variables_.push_back(std::int32_t(variables_.size()));
+        panel_binary_.push_back(binary);
+        blocks += (width + LANES - 1) / LANES;
+        lane = 0;
+    };
+    const auto place = [&](std::int32_t v, std::int32_t width) {
+        first_lane_[v] = panel_blocks_.back() * LANES + lane;
+        variables_.push_back({v, lane, n_states_[v]});
+        lane += width;
+    };
+    for (std::int32_t v = 0; v < n_variables; ++v)
+        if (n_states_[v] == 2) {
+            if (lane == LANES) open_panel(true, 1);
+            place(v, 1);
+        }
+    lane = LANES;
+    for (std::int32_t v = 0; v < n_variables; ++v)
+        if (n_states_[v] > 2) {
+            if (lane + n_states_[v] > LANES) open_panel(false, n_states_[v]);
+            place(v, n_states_[v]);
+        }
+    panel_blocks_.push_back(blocks);
+    panel_variables_.push_back(std::int32_t(variables_.size()));
+    plan_.n_panels = std::int32_t(panel_binary_.size());
+    plan_.n_blocks = blocks;
+    truth_.assign(std::int64_t(blocks) * plan_.n_rows, 0);
+    for (std::int32_t literal = 0; literal < plan_.n_literals; ++literal) {
+        const std::int32_t v = literal_variable_[literal];
+        if (first_lane_[v] < 0 || (n_states_[v] == 2 && literal_state_[literal] == 0)) continue;
+        const std::int32_t at = first_lane_[v] + (n_states_[v] == 2 ? 0 : literal_state_[literal]);
+        std::uint8_t* truth = truth_.data() + std::int64_t(at / LANES) * plan_.n_rows;
+        const std::uint64_t* column = plan_.columns + std::int64_t(literal) * plan_.n_words;
+        for (std::int64_t w = 0; w < plan_.n_words; ++w)
+            for (std::uint64_t bits = column[w]; bits != 0; bits &= bits - 1)
+                truth[w * 64 + __builtin_ctzll(bits)] |= std::uint8_t(1u << (at % LANES));
+    }
+    plan_.truth = truth_.data();
+    plan_.panel_blocks = panel_blocks_.data();
+    plan_.panel_variables = panel_variables_.data();
+    plan_.variables = variables_.data();
+    plan_.panel_binary = panel_binary_.data();
+}
+
+// Every (feature, variable) looks up its context and notes where its weight goes.
+std::vector<Problem::Place> Problem::find_contexts(const Features& features) {
+    std::vector<Place> places;
+    KeyTable table(std::size_t(features.n));
+    owner_start_.assign(features.n + 1, 0);
+    std::vector<std::uint8_t> allowed;
+    for (std::int64_t j = 0; j < features.n; ++j) {
+        owner_start_[j] = table.size();
+        const std::int64_t from = features.start[j], to = features.start[j + 1];
+        Key whole;
+        for (std::int64_t k = from; k < to; ++k) whole.add(features.literals[k]);
+        for (std::int64_t a = from, b; a < to; a = b) {
+            const auto variable_at = [&](std::int64_t k) {
+                return literal_variable_[features.literals[k] % plan_.n_literals];
+            };
+            const std::int32_t v = variable_at(a);
+            Key own;
+            for (b = a; b < to && variable_at(b) == v; ++b) own.add(features.literals[b]);
+            if (first_lane_[v] < 0) continue;
+            const auto found = table.find_or_add(whole - own);
+            const std::int32_t context = found.first;
+            if (found.second) {
+                skip_from_.push_back(std::int32_t(a - from));
+                skip_to_.push_back(std::int32_t(b - from));
+            }
+            // The states the feature allows; where those are the majority, the others with the opposite sign.
+            const std::int32_t k = n_states_[v];
+            const bool positive = features.literals[a] < plan_.n_literals;
+            allowed.assign(k, positive ? 0 : 1);
+            for (std::int64_t i = a; i < b; ++i)
+                allowed[literal_state_[features.literals[i] % plan_.n_literals]] = features.literals[i] < plan_.n_literals;
+            const auto note = [&](std::int32_t lane, bool minus) {
+                places.push_back({lane / LANES, context, std::int32_t(j), std::uint8_t(lane % LANES), std::uint8_t(minus)});
+            };
+            if (k == 2) {
+                if (allowed[0] != allowed[1]) note(first_lane_[v], allowed[1] == 0);
+                continue;
+            }
+            const std::int32_t n_allowed = std::accumulate(allowed.begin(), allowed.end(), 0);
+            const bool minus = 2 * n_allowed > k;
+            for (std::int32_t s = 0; s < k; ++s)
+                if ((allowed[s] != 0) != minus) note(first_lane_[v] + s, minus);
+        }
+    }
+    owner_start_[features.n] = plan_.n_contexts = table.size();
+    return places;
+}
+
+// Calls visit(context, words) for every context, each from the first feature that has it; the words come from the ANDs of
+// the literals before and after the gap.
+template <class Visit>
+void Problem::for_contexts(const Features& features, int n_threads, const Visit& visit) {
+    const std::int64_t n_words = plan_.n_words, step = 256, n_tasks = (features.n + step - 1) / step;
+    const auto one = [&](std::int64_t j) {
+        static thread_local std::vector<std::uint64_t> suffix, words;
+        const std::int32_t* literals = features.literals + features.start[j];
+        const std::int64_t n = features.start[j + 1] - features.start[j];
+        words.resize(2 * n_words);
+        std::uint64_t *prefix = words.data(), *both = prefix + n_words;
+        suffix.resize((n + 1) * n_words);
+        DISPATCH(and_columns(plan_, literals, 0, 0, n_words, suffix.data() + n * n_words));
+        for (std::int64_t k = n - 1; k > 0; --k) {
+            std::uint64_t* at = suffix.data() + k * n_words;
+            DISPATCH(and_columns(plan_, literals + k, 1, 0, n_words, at));
+            for (std::int64_t w = 0; w < n_words; ++w) at[w] &= at[w + n_words];
+        }
+        DISPATCH(and_columns(plan_, literals, 0, 0, n_words, prefix));
+        std::int64_t done = 0;
+        for (std::int64_t c = owner_start_[j]; c < owner_start_[j + 1]; ++c) {
+            for (; done < skip_from_[c]; ++done) {
+                DISPATCH(and_columns(plan_, literals + done, 1, 0, n_words, both));
+                for (std::int64_t w = 0; w < n_words; ++w) prefix[w] &= both[w];
+            }
+            const std::uint64_t* rest = suffix.data() + skip_to_[c] * n_words;
+            for (std::int64_t w = 0; w < n_words; ++w) both[w] = prefix[w] & rest[w];
+            visit(c, both);
+        }
+    };
+    parallel_for(n_tasks, n_threads, [&](std::int64_t task) {
+        for (std::int64_t j = task * step; j < std::min(features.n, (task + 1) * step); ++j)
+            if (owner_start_[j] < owner_start_[j + 1]) one(j);
+    });
+}
+
+void Problem::count_rows(const Features& features, int n_threads) {
+    const std::int64_t n_words = plan_.n_words, chunk_words = plan_.chunk_rows / 64;
+    complement_.assign(plan_.n_contexts, 0);
+    list_start_.assign(plan_.n_contexts * plan_.n_chunks + 1, 0);
+    count_.assign(plan_.n_contexts, 0);
+    for_contexts(features, n_threads, [&](std::int64_t c, const std::uint64_t* words) {
+        const auto count = [&](std::int32_t chunk) -> std::uint64_t& { return list_start_[chunk * plan_.n_contexts + c]; };
+        for (std::int32_t chunk = 0; chunk < plan_.n_chunks; ++chunk) {
+            const std::int64_t first = chunk * chunk_words;
+            count(chunk) = std::uint64_t(DISPATCH(count_bits(words + first, std::min(chunk_words, n_words - first))));
+            count_[c] += std::int64_t(count(chunk));
+        }
+        if (2 * count_[c] <= plan_.n_rows) return;
+        complement_[c] = 1;
+        for (std::int32_t chunk = 0; chunk < plan_.n_chunks; ++chunk)
+            count(chunk) = std::uint64_t(std::min<std::int64_t>(plan_.chunk_rows, plan_.n_rows - std::int64_t(chunk) * plan_.chunk_rows)) - count(chunk);
+    });
+}
+
+// Groups places into cells, leaving out contexts that never hold, and chooses each cell's way (costs in vector
+// operations a row, measured: about 2 for a listed row, 0.3 a row and column by bits).
+void Problem::make_cells(std::vector<Place> places, int n_threads) {
+    std::vector<std::int64_t> start(plan_.n_blocks + 1, 0);
+    std::erase_if(places, [&](const Place& p) { return count_[p.context] == 0; });
+    for (const Place& p : places) ++start[p.block + 1];
+    std::partial_sum(start.begin(), start.end(), start.begin());
+    std::vector<Place> sorted(places.size());
+    auto next = start;
+    for (const Place& p : places) sorted[next[p.block]++] = p;
+    std::vector<Place>().swap(places);
+    struct Cell {
+        std::uint32_t key;  // way and first column: the order of work
+        std::int32_t context;
+        std::int64_t from, to;
+        std::uint8_t lanes;
+    };
+    std::vector<std::vector<Cell>> cells(plan_.n_blocks);
+    parallel_for(plan_.n_blocks, n_threads, [&](std::int64_t block) {
+        const auto begin = sorted.begin() + start[block], end = sorted.begin() + start[block + 1];
+        std::sort(begin, end, [](const Place& x, const Place& y) {
+            return x.context != y.context ? x.context < y.context : x.lane != y.lane ? x.lane < y.lane : x.feature < y.feature;
+        });
+        auto& mine = cells[block];
+        for (std::int64_t k = start[block]; k < start[block + 1]; ++k) {
+            if (k == start[block] || sorted[k].context != sorted[k - 1].context) mine.push_back({0, sorted[k].context, k, k, 0});
+            mine.back().to = k + 1;
+            mine.back().lanes |= std::uint8_t(1u << sorted[k].lane);
+        }
+        for (Cell& cell : mine) {
+            const double density = double(count_[cell.context]) / double(plan_.n_rows);
+            const int used = __builtin_popcount(cell.lanes);
+            const double together = 2.0 * std::min(density, 1 - density), bits = 0.3 * used, list = 2.0 * used * density;
+            const Way way = bits < std::min(together, list) ? COLUMN_BITS : used == 1 && list <= together ? COLUMN_LIST : TOGETHER;
+            cell.key = std::uint32_t(way != TOGETHER) << 8 | std::uint32_t(way == TOGETHER ? 0 : __builtin_ctz(cell.lanes)) << 4 | way;
+        }
+        std::stable_sort(mine.begin(), mine.end(), [](const Cell& x, const Cell& y) { return x.key < y.key; });
+    });
+    links_.reserve(sorted.size());
+    block_links_.assign(1, 0);
+    block_cells_.assign(1, 0);
+    for (std::int32_t block = 0; block < plan_.n_blocks; ++block) {
+        for (const Cell& cell : cells[block]) {
+            for (std::int64_t k = cell.from; k < cell.to; ++k)
+                links_.push_back({std::uint32_t(cell_context_.size() * LANES + sorted[k].lane),
+                                  sorted[k].minus ? ~sorted[k].feature : sorted[k].feature});
+            cell_context_.push_back(cell.context);
+            cell_way_.push_back(std::uint8_t(cell.key & 15));
+            cell_lanes_.push_back(cell.lanes);
+        }
+        block_cells_.push_back(std::int64_t(cell_context_.size()));
+        block_links_.push_back(std::int64_t(links_.size()));
+    }
+    n_cells_ = std::int64_t(cell_context_.size());
+    if (n_cells_ >= (std::int64_t(1) << 28)) throw std::length_error("too many contexts for one problem: use fewer or shorter features");
+    feature_start_.assign(n_features_ + 1, 0);
+    for (const Link& link : links_) ++feature_start_[(link.feature < 0 ? ~link.feature : link.feature) + 1];
+    std::partial_sum(feature_start_.begin(), feature_start_.end(), feature_start_.begin());
+    feature_units_.resize(links_.size());
+    std::vector<std::int64_t> place(feature_start_.begin(), feature_start_.end() - 1);
+    for (const Link& link : links_) {
+        const bool minus = link.feature < 0;
+        feature_units_[place[minus ? ~link.feature : link.feature]++] = 2 * link.unit + minus;
+    }
+}
+
+// Row lists for the contexts that are worked by list, as many as the budget allows, those that serve most cells first;
+// the literals of the others, whose rows are found on the fly.
+void Problem::list_rows(const Features& features, std::int64_t memory, int n_threads) {
+    const std::int64_t n_words = plan_.n_words, chunk_words = plan_.chunk_rows / 64;
+    const auto length = [&](std::int64_t c) { return complement_[c] ? plan_.n_rows - count_[c] : count_[c]; };
+    std::vector<std::int32_t> by_list(plan_.n_contexts, 0), order;
+    std::vector<std::uint8_t> by_bits(plan_.n_contexts, 0), listed(plan_.n_contexts, 0);
+    for (std::int64_t cell = 0; cell < n_cells_; ++cell) {
+        if (cell_way_[cell] == COLUMN_BITS)
+            by_bits[cell_context_[cell]] = 1;
+        else {
+            ++by_list[cell_context_[cell]];
+            n_entries_ += length(cell_context_[cell]);
+        }
+    }
+    for (std::int64_t cell = 0; cell < n_cells_; ++cell)
+        work_ += cell_way_[cell] == COLUMN_BITS ? __builtin_popcount(cell_lanes_[cell]) * plan_.n_rows / 8 : length(cell_context_[cell]) + 16;
+    std::int64_t needed = 0;
+    for (std::int32_t c = 0; c < plan_.n_contexts; ++c)
+        if (by_list[c]) {
+            order.push_back(c);
+            needed += 2 * length(c);
+        }
+    if (needed > memory) std::stable_sort(order.begin(), order.end(), [&](auto x, auto y) { return by_list[x] > by_list[y]; });
+    std::int64_t used = 0;
+    for (std::int32_t c : order) {
+        if (used + 2 * length(c) > memory) continue;
+        listed[c] = 1;
+        used += 2 * length(c);
+    }
+    n_listed_ = std::accumulate(listed.begin(), listed.end(), std::int64_t(0));
+    std::uint64_t at = 0;
+    for (std::int64_t k = 0; k < plan_.n_contexts * plan_.n_chunks; ++k)
+        at += std::exchange(list_start_[k], at) * listed[k % plan_.n_contexts];
+    list_start_.back() = at;
+    unlisted_.assign(plan_.n_contexts, 0);
+    literal_start_.assign(plan_.n_contexts + 1, 0);
+    for (std::int64_t j = 0; j < features.n; ++j)
+        for (std::int64_t c = owner_start_[j]; c < owner_start_[j + 1]; ++c) {
+            unlisted_[c] = !listed[c];
+            if (by_bits[c] || (by_list[c] && !listed[c]))
+                for (std::int64_t k = features.start[j]; k < features.start[j + 1]; ++k) {
+                    const std::int64_t place = k - features.start[j];
+                    if (place < skip_from_[c] || place >= skip_to_[c]) literals_.push_back(features.literals[k]);
+                }
+            literal_start_[c + 1] = std::int64_t(literals_.size());
+        }
+    lists_.resize(at);
+    for_contexts(features, n_threads, [&](std::int64_t c, std::uint64_t* words) {
+        if (!listed[c]) return;
+        if (complement_[c]) {
+            for (std::int64_t w = 0; w < n_words; ++w) words[w] = ~words[w];
+            const std::int64_t tail = plan_.n_rows - (n_words - 1) * 64;
+            words[n_words - 1] &= ~std::uint64_t(0) >> (64 - tail);
+        }
+        for (std::int32_t chunk = 0; chunk < plan_.n_chunks; ++chunk) {
+            const std::int64_t first = chunk * chunk_words;
+            DISPATCH(list_bits(words + first, std::min(chunk_words, n_words - first), lists_.data() + list_start_[chunk * plan_.n_contexts + c]));
+        }
+    });
+}
+
+void Problem::set_active(const std::uint8_t* marks) {
+    if (marks == nullptr)
+        active_.clear();
+    else
+        active_.assign(marks, marks + n_features_);
+    backward_start_.assign(plan_.n_blocks + 1, 0);
+    backward_cells_.clear();
+    for (std::int32_t block = 0; block < plan_.n_blocks; ++block) {
+        std::int64_t last = -1;
+        for (std::int64_t k = block_links_[block]; k < block_links_[block + 1]; ++k) {
+            const Link& link = links_[k];
+            const std::int64_t cell = link.unit / LANES;
+            if (cell == last || (marks != nullptr && !marks[link.feature < 0 ? ~link.feature : link.feature])) continue;
+            backward_cells_.push_back(std::int32_t(cell));
+            last = cell;
+        }
+        backward_start_[block + 1] = std::int64_t(backward_cells_.size());
+    }
+}
+
+template <class T>
+void Problem::spread_weights(const double* weights, std::vector<T>& cells, int n_threads) {
+    cells.resize(n_cells_ * LANES);
+    parallel_for(plan_.n_blocks, n_threads, [&](std::int64_t block) {
+        std::fill(cells.begin() + block_cells_[block] * LANES, cells.begin() + block_cells_[block + 1] * LANES, T(0));
+        double sum = 0;
+        for (std::int64_t k = block_links_[block]; k < block_links_[block + 1]; ++k) {
+            const Link& link = links_[k];
+            if (k > block_links_[block] && link.unit != links_[k - 1].unit) sum = 0;
+            sum += link.feature < 0 ? -weights[~link.feature] : weights[link.feature];
+            cells[link.unit] = T(sum);
+        }
+    });
+}
+
+// Cells in which one of two weight vectors (the second may be null) is not zero.
+void Problem::collect_forward(const double* first, const double* second, int n_threads) {
+    forward_start_.assign(plan_.n_blocks + 1, 0);
+    forward_cells_.resize(n_cells_);
+    std::vector<std::int64_t> count(plan_.n_blocks, 0);
+    parallel_for(plan_.n_blocks, n_threads, [&](std::int64_t block) {
+        std::int64_t last = -1;
+        std::int32_t* out = forward_cells_.data() + block_cells_[block];
+        for (std::int64_t k = block_links_[block]; k < block_links_[block + 1]; ++k) {
+            const std::int64_t cell = links_[k].unit / LANES;
+            const std::int32_t j = links_[k].feature < 0 ? ~links_[k].feature : links_[k].feature;
+            if (cell == last || (first[j] == 0 && (second == nullptr || second[j] == 0))) continue;
+            out[count[block]++] = std::int32_t(cell);
+            last = cell;
+        }
+    });
+    for (std::int32_t block = 0; block < plan_.n_blocks; ++block) {
+        std::copy_n(forward_cells_.begin() + block_cells_[block], count[block], forward_cells_.begin() + forward_start_[block]);
+        forward_start_[block + 1] = forward_start_[block] + count[block];
+    }
+}
+
+template <class T>
+void Problem::run(Evaluation<T>& e, int n_threads) {
+    const std::int64_t n_tasks = std::int64_t(plan_.n_panels) * plan_.n_groups;
+    loss_.assign(n_tasks, 0.0);
+    e.loss = loss_.data();
+    parallel_for(n_tasks, n_threads, [&](std::int64_t task) {
+        static thread_local std::vector<T> values;
+        static thread_local std::vector<std::uint16_t> list;
+        static thread_local std::vector<std::uint64_t> words;
+        const int panel = int(task / plan_.n_groups), group = int(task % plan_.n_groups);
+        const std::int64_t size =
+            std::int64_t(plan_.chunk_rows) * LANES * (plan_.panel_blocks[panel + 1] - plan_.panel_blocks[panel]);
+        const std::int64_t block_size = std::int64_t(plan_.chunk_rows) * LANES;
+        values.resize(3 * size + block_size);
+        list.resize(plan_.chunk_rows);
+        words.resize(plan_.chunk_rows / 64);
+        const Scratch<T> scratch{values.data(), values.data() + size, values.data() + 2 * size, values.data() + 3 * size, list.data(), words.data()};
+        for (int block = plan_.panel_blocks[panel]; block < plan_.panel_blocks[panel + 1]; ++block)
+            for (std::int64_t k = e.backward_start[block]; k < e.backward_start[block + 1]; ++k) {
+                const std::int64_t at = (group * n_cells_ + e.backward_cells[k]) * LANES;
+                if (e.gradient != nullptr) std::fill_n(e.gradient + at, LANES, 0.0);
+                if (e.curvature != nullptr) std::fill_n(e.curvature + at, LANES, 0.0);
+            }
+        DISPATCH(run(plan_, e, scratch, panel, group));
+    });
+}
+
+void Problem::gather(const std::vector<double>& cells, bool square, double* out, int n_threads) {
+    const std::int64_t step = 4096, n_tasks = (n_features_ + step - 1) / step;
+    parallel_for(n_tasks, n_threads, [&](std::int64_t task) {
+        for (std::int64_t j = task * step; j < std::min(n_features_, (task + 1) * step); ++j) {
+            double sum = 0;
+            if (active_.empty() || active_[j])
+                for (std::int64_t k = feature_start_[j]; k < feature_start_[j + 1]; ++k) {
+                    double unit = 0;
+                    for (std::int32_t group = 0; group < plan_.n_groups; ++group)
+                        unit += cells[group * n_cells_ * LANES + feature_units_[k] / 2];
+                    sum += feature_units_[k] % 2 && !square ? -unit : unit;
+                }
+            out[j] = sum;
+        }
+    });
+}
+
+template <class T>
+Evaluation<T> Problem::prepare(int pass, const double* weights, const double* direction, Buffers<T>& buffers, int n_threads) {
+    spread_weights(weights, buffers.weights, n_threads);
+    if (direction != nullptr) spread_weights(direction, buffers.direction, n_threads);
+    collect_forward(weights, direction, n_threads);
+    Evaluation<T> e{};
+    e.pass = pass;
+    e.weights = buffers.weights.data();
+    e.direction = buffers.direction.data();
+    e.forward_start = forward_start_.data();
+    e.forward_cells = forward_cells_.data();
+    e.backward_start = backward_start_.data();
+    e.backward_cells = backward_cells_.data();
+    e.n_cells = n_cells_;
+    e.n_variables = n_variables();
+    const auto room = [&](std::vector<double>& cells) {
+        cells.resize(std::int64_t(plan_.n_groups) * n_cells_ * LANES);
+        return cells.data();
+    };
+    if (pass & (GRADIENT | PRODUCT)) e.gradient = room(gradient_);
+    if (pass & CURVATURE) e.curvature = room(curvature_);
+    return e;
+}
+
+double Problem::evaluate(const double* weights, double* gradient, double* curvature, bool single, int n_threads) {
+    const int pass = LOSS | (gradient ? GRADIENT : 0) | (curvature ? CURVATURE : 0);
+    if (single) {
+        auto e = prepare<float>(pass, weights, nullptr, single_, n_threads);
+        run(e, n_threads);
+    } else {
+        auto e = prepare<double>(pass, weights, nullptr, double_, n_threads);
+        run(e, n_threads);
+    }
+    if (gradient) gather(gradient_, false, gradient, n_threads);
+    if (curvature) gather(curvature_, true, curvature, n_threads);
+    return std::accumulate(loss_.begin(), loss_.end(), 0.0);
+}
+
+void Problem::product(const double* weights, const double* direction, double* out, bool single, int n_threads) {
+    if (single) {
+        auto e = prepare<float>(PRODUCT, weights, direction, single_, n_threads);
+        run(e, n_threads);
+    } else {
+        auto e = prepare<double>(PRODUCT, weights, direction, double_, n_threads);
+        run(e, n_threads);
+    }
+    gather(gradient_, false, out, n_threads);
+}
+
+void Problem::terms(const double* weights, double* by_row, double* by_variable, int n_threads) {
+    auto e = prepare<double>(LOSS | TERMS, weights, nullptr, double_, n_threads);
+    std::vector<double> rows(std::int64_t(plan_.n_panels) * plan_.n_rows, 0.0), variables(std::int64_t(plan_.n_groups) * n_variables(), 0.0);
+    e.row_terms = rows.data();
+    e.variable_terms = variables.data();
+    run(e, n_threads);
+    std::fill_n(by_row, plan_.n_rows, 0.0);
+    for (std::int32_t panel = 0; panel < plan_.n_panels; ++panel)
+        for (std::int64_t r = 0; r < plan_.n_rows; ++r) by_row[r] += rows[panel * plan_.n_rows + r];
+    std::fill_n(by_variable, n_variables(), 0.0);
+    for (std::int32_t group = 0; group < plan_.n_groups; ++group)
+        for (std::int32_t v = 0; v < n_variables(); ++v) by_variable[v] += variables[std::int64_t(group) * n_variables() + v];
+}
+
+void Problem::probabilities(const double* weights, double* out, int n_threads) {
+    auto e = prepare<double>(PROBABILITY, weights, nullptr, double_, n_threads);
+    const std::int64_t n = plan_.n_rows;
+    std::vector<double> columns(std::int64_t(plan_.n_blocks) * LANES * n);
+    e.probability = columns.data();
+    e.stride = 1;
+    e.n_sampled = n;
+    run(e, n_threads);
+    for (std::int32_t literal = 0; literal < plan_.n_literals; ++literal) {
+        const std::int32_t v = literal_variable_[literal], s = literal_state_[literal];
+        const double* column = columns.data() + std::int64_t(first_lane_[v] + (n_states_[v] == 2 ? 0 : s)) * n;
+        for (std::int64_t r = 0; r < n; ++r)
+            out[r * plan_.n_literals + literal] = n_states_[v] == 1 ? 1.0 : n_states_[v] == 2 && s == 0 ? 1 - column[r] : column[r];
+    }
+}
+
+std::int64_t Problem::sample(const double* weights, std::int64_t stride, int n_threads) {
+    auto e = prepare<float>(PROBABILITY, weights, nullptr, single_, n_threads);
+    stride_ = stride;
+    n_sampled_ = (plan_.n_words + stride - 1) / stride * 64;
+    sample_.assign(std::int64_t(plan_.n_blocks) * LANES * n_sampled_, 0.0f);
+    e.probability = sample_.data();
+    e.stride = stride;
+    e.n_sampled = n_sampled_;
+    run(e, n_threads);
+    return n_sampled_;
+}
+
+std::int64_t Problem::sample_width(std::int32_t variable) const {
+    return n_states_[variable] == 2 ? n_sampled_ : n_sampled_ * n_states_[variable];
+}
+
+void Problem::design(std::int32_t variable, const std::int32_t* features, std::int64_t n, float* out) const {
+    const std::int64_t width = sample_width(variable), k = n_states_[variable];
+    const float* p = sample_.data() + std::int64_t(first_lane_[variable]) * n_sampled_;
+    std::vector<float> scale(n_sampled_, 0.0f);
+    for (std::int64_t r = 0; r < n_sampled_; ++r) {
+        const std::int64_t row = r / 64 * stride_ * 64 + r % 64;
+        if (row < plan_.n_rows) scale[r] = std::sqrt(row_weight_single_[row] * float(stride_) * (k == 2 ? p[r] * (1 - p[r]) : 1.0f));
+    }
+    const std::int64_t n_words = n_sampled_ / 64;
+    std::vector<std::uint64_t> words(n_words);
+    std::vector<float> allowed(k), part(k == 2 ? 0 : n_sampled_ * k);
+    for (std::int64_t i = 0; i < n; ++i) {
+        std::fill(words.begin(), words.end(), ~std::uint64_t(0));  // rows past the end have scale zero
+        bool first = true;
+        for (std::int64_t l = start_[features[i]]; l < start_[features[i] + 1]; ++l) {
+            const std::int32_t literal = feature_literals_[l] % plan_.n_literals;
+            const bool positive = feature_literals_[l] < plan_.n_literals;
+            if (literal_variable_[literal] == variable) {
+                if (std::exchange(first, false)) std::fill(allowed.begin(), allowed.end(), positive ? 0.0f : 1.0f);
+                allowed[literal_state_[literal]] = positive ? 1.0f : 0.0f;
+                continue;
+            }
+            const std::uint64_t* column = plan_.columns + std::int64_t(literal) * plan_.n_words;
+            for (std::int64_t w = 0; w < n_words; ++w) words[w] &= positive ? column[w * stride_] : ~column[w * stride_];
+        }
+        float* at = out + i * width;
+        if (k == 2) {
+            DISPATCH(keep_bits(words.data(), n_words, scale.data(), allowed[1] - allowed[0], at));
+            continue;
+        }
+        for (std::int64_t r = 0; r < n_sampled_; ++r) {
+            float mean = 0;
+            for (std::int64_t s = 0; s < k; ++s) mean += p[s * n_sampled_ + r] * allowed[s];
+            for (std::int64_t s = 0; s < k; ++s)
+                part[s * n_sampled_ + r] = std::sqrt(p[s * n_sampled_ + r]) * (allowed[s] - mean) * scale[r];
+        }
+        for (std::int64_t s = 0; s < k; ++s)
+            DISPATCH(keep_bits(words.data(), n_words, part.data() + s * n_sampled_, 1.0f, at + s * n_sampled_));
+    }
+}
+
+}  // namespace undirected

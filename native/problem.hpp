@@ -1,0 +1,119 @@
+// The pseudo-likelihood of a feature set on a table: built once, evaluated many times.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "plan.hpp"
+
+namespace undirected {
+
+struct Table {
+    std::int64_t n_rows, n_words;
+    std::int32_t n_variables;
+    const std::int32_t* n_states;    // [n_variables]
+    const std::uint64_t* columns;    // [n_literals][n_words]
+    const double* row_weight;        // [n_rows]
+};
+
+struct Features {
+    std::int64_t n;
+    const std::int64_t* start;     // [n + 1]
+    const std::int32_t* literals;  // sorted by variable; negated ones above n_literals
+};
+
+class Problem {
+public:
+    Problem(const Table& table, const Features& features, std::int64_t memory, int n_threads);
+
+    std::int64_t n_features() const { return n_features_; }
+    std::int64_t n_rows() const { return plan_.n_rows; }
+    std::int32_t n_variables() const { return std::int32_t(n_states_.size()); }
+    std::int64_t n_cells() const { return n_cells_; }
+    std::int64_t n_contexts() const { return plan_.n_contexts; }
+    std::int64_t n_listed() const { return n_listed_; }
+    std::int64_t list_bytes() const { return std::int64_t(lists_.size()) * 2; }
+    std::int64_t n_entries() const { return n_entries_; }
+    std::int64_t work() const { return work_; }  // vector operations of one pass over all cells
+
+    // Restricts gradients to the features with a non-zero mark; null lifts the restriction.
+    void set_active(const std::uint8_t* marks);
+
+    // Negative log pseudo-likelihood; gradient and curvature (diagonal of the Hessian) where not null.
+    double evaluate(const double* weights, double* gradient, double* curvature, bool single, int n_threads);
+    // Hessian times direction.
+    void product(const double* weights, const double* direction, double* out, bool single, int n_threads);
+    // Log-probability of each row (summed over variables) and of each variable (summed over rows, weighted).
+    void terms(const double* weights, double* by_row, double* by_variable, int n_threads);
+    // Conditional probability of every (variable, state), [n_rows][n_literals].
+    void probabilities(const double* weights, double* out, int n_threads);
+
+    // For second-order information: the rows of every `stride`-th word of 64 are kept as a sample, with their conditional
+    // probabilities under `weights`; returns how many rows.
+    std::int64_t sample(const double* weights, std::int64_t stride, int n_threads);
+    // Columns of a design matrix whose Gram matrix is the Hessian of one variable's term, restricted to some features and
+    // estimated from the sample: [n][sample_width(variable)].
+    void design(std::int32_t variable, const std::int32_t* features, std::int64_t n, float* out) const;
+    std::int64_t sample_width(std::int32_t variable) const;
+
+private:
+    struct Link {  // feature -> one lane of a cell
+        std::uint32_t unit;
+        std::int32_t feature;  // ~feature: with the opposite sign
+    };
+    template <class T>
+    struct Buffers {
+        std::vector<T> weights, direction;
+    };
+
+    void lay_out_columns();
+    struct Place;
+    std::vector<Place> find_contexts(const Features& features);
+    template <class Visit>
+    void for_contexts(const Features& features, int n_threads, const Visit& visit);
+    void count_rows(const Features& features, int n_threads);
+    void make_cells(std::vector<Place> places, int n_threads);
+    void list_rows(const Features& features, std::int64_t memory, int n_threads);
+    template <class T>
+    void spread_weights(const double* weights, std::vector<T>& cells, int n_threads);
+    void collect_forward(const double* first, const double* second, int n_threads);
+    template <class T>
+    void run(Evaluation<T>& e, int n_threads);
+    void gather(const std::vector<double>& cells, bool square, double* out, int n_threads);
+    template <class T>
+    Evaluation<T> prepare(int pass, const double* weights, const double* direction, Buffers<T>& buffers, int n_threads);
+
+    Plan plan_{};
+    std::int64_t n_features_, n_cells_ = 0, n_listed_ = 0, n_entries_ = 0, work_ = 0;
+    std::vector<std::int32_t> n_states_, literal_variable_, literal_state_, first_lane_, literal_base_;
+    std::vector<std::uint64_t> columns_;
+    std::vector<double> row_weight_;
+    std::vector<float> row_weight_single_;
+    std::vector<std::uint16_t> lists_;
+    std::vector<std::uint64_t> list_start_;
+    std::vector<std::int64_t> count_;  // rows in which a context holds
+    std::vector<std::uint8_t> complement_, unlisted_, truth_, panel_binary_, cell_way_, cell_lanes_;
+    std::vector<std::int64_t> literal_start_, block_cells_, block_links_;
+    std::vector<std::int32_t> literals_, cell_context_, panel_blocks_, panel_variables_;
+    std::vector<PanelVariable> variables_;
+    // contexts by their first feature: the literals [skip_from, skip_to) of that feature are left out
+    std::vector<std::int64_t> owner_start_;  // [n_features + 1] contexts owned
+    std::vector<std::int32_t> skip_from_, skip_to_;
+    std::vector<Link> links_;               // by block, then unit
+    std::vector<std::int64_t> feature_start_;
+    std::vector<std::uint32_t> feature_units_;  // 2 * unit + (sign is minus)
+    std::vector<std::uint8_t> active_;
+    std::vector<std::int64_t> forward_start_, backward_start_;
+    std::vector<std::int32_t> forward_cells_, backward_cells_;
+    std::vector<double> gradient_, curvature_, loss_;
+    std::vector<float> sample_;
+    std::int64_t stride_ = 1, n_sampled_ = 0;
+    std::vector<std::int64_t> start_;
+    std::vector<std::int32_t> feature_literals_;
+    Buffers<float> single_;
+    Buffers<double> double_;
+    bool avx2_;
+};
+
+bool has_avx2();
+
+}  // namespace undirected

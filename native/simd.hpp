@@ -1,0 +1,164 @@
+// Eight values at a time, in the compilers' own vector types (GCC and Clang), so that one source serves every machine.
+// Included by pll_kernels.cpp alone; everything here has internal linkage.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+template <class T>
+struct Lane;
+
+template <>
+struct Lane<float> {
+    typedef float Real __attribute__((vector_size(32)));
+    typedef std::int32_t Int __attribute__((vector_size(32)));
+    static constexpr int width = 8, parts = 1;
+    static constexpr int exp_terms = 7, log_terms = 8;
+    static constexpr float lowest = -86.0f;
+    static constexpr int mantissa = 23;
+    static constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+    static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+};
+
+template <>
+struct Lane<double> {
+    typedef double Real __attribute__((vector_size(32)));
+    typedef std::int64_t Int __attribute__((vector_size(32)));
+    static constexpr int width = 4, parts = 2;
+    static constexpr int exp_terms = 13, log_terms = 18;
+    static constexpr double lowest = -700.0;
+    static constexpr int mantissa = 52;
+    static constexpr double round = 6755399441055744.0;  // 1.5 * 2^52
+    static constexpr double ln2_high = 6.93145751953125e-1, ln2_low = 1.42860682030941723212e-6;
+};
+
+template <class T>
+using Real = typename Lane<T>::Real;
+template <class T>
+using Int = typename Lane<T>::Int;
+
+template <class V, class T>
+inline V load(const T* from) {
+    V v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
+
+template <class V, class T>
+inline void store(const V& v, T* to) {
+    std::memcpy(to, &v, sizeof v);
+}
+
+// Eight values: one vector of floats or two of doubles.
+template <class T>
+struct Pack;
+
+template <>
+struct Pack<float> {
+    Real<float> a{};
+    static inline Pack at(const float* from) { return {load<Real<float>>(from)}; }
+    inline void put(float* to) const { store(a, to); }
+    inline void add(const Pack& x) { a += x.a; }
+    inline Pack minus() const { return {-a}; }
+};
+
+template <>
+struct Pack<double> {
+    Real<double> a{}, b{};
+    static inline Pack at(const double* from) { return {load<Real<double>>(from), load<Real<double>>(from + 4)}; }
+    inline void put(double* to) const {
+        store(a, to);
+        store(b, to + 4);
+    }
+    inline void add(const Pack& x) {
+        a += x.a;
+        b += x.b;
+    }
+    inline Pack minus() const { return {-a, -b}; }
+};
+
+template <class T>
+inline Real<T> fill(T value) {
+    return Real<T>{} + value;
+}
+
+template <class T>
+inline Real<T> choose(Int<T> mask, Real<T> yes, Real<T> no) {
+    return (Real<T>)((mask & (Int<T>)yes) | (~mask & (Int<T>)no));
+}
+
+// exp of values that are zero or negative.
+template <class T>
+inline Real<T> exp_negative(Real<T> x) {
+    using L = Lane<T>;
+    x = choose<T>(x < fill<T>(L::lowest), fill<T>(L::lowest), x);
+    const Real<T> shifted = x * T(1.44269504088896340736) + L::round;
+    const Real<T> n = shifted - L::round;
+    const Real<T> r = (x - n * L::ln2_high) - n * L::ln2_low;
+    Real<T> sum = fill<T>(1);
+    for (int k = L::exp_terms; k >= 1; --k) sum = sum * r * (T(1) / T(k)) + T(1);
+    return (Real<T>)((Int<T>)sum + ((Int<T>)shifted << L::mantissa));
+}
+
+// log(1 + t) for t in [0, 1], by the series of the area tangent.
+template <class T>
+inline Real<T> log1p_unit(Real<T> t) {
+    const Real<T> s = t / (t + T(2));
+    const Real<T> square = s * s;
+    Real<T> sum = fill<T>(T(1) / T(2 * Lane<T>::log_terms - 1));
+    for (int k = Lane<T>::log_terms - 2; k >= 0; --k) sum = sum * square + T(1) / T(2 * k + 1);
+    return sum * s * T(2);
+}
+
+// All bits set in lane k where bit k (from bit `shift` on) is set.
+template <class T>
+inline Int<T> spread(std::uint32_t bits, int shift);
+
+template <>
+inline Int<float> spread<float>(std::uint32_t bits, int shift) {
+    const Int<float> one = {1, 2, 4, 8, 16, 32, 64, 128};
+    const Int<float> bit = one << shift;
+    return ((Int<float>{} + std::int32_t(bits)) & bit) == bit;
+}
+
+template <>
+inline Int<double> spread<double>(std::uint32_t bits, int shift) {
+    const Int<double> one = {1, 2, 4, 8};
+    const Int<double> bit = one << shift;
+    return ((Int<double>{} + std::int64_t(bits)) & bit) == bit;
+}
+
+// A square of values with rows and columns exchanged: out[k] = {in[0][k], in[1][k], ...}.
+inline void transpose(Real<float>* m) {
+    Real<float> t[8];
+    for (int k = 0; k < 8; k += 2) {
+        t[k] = __builtin_shufflevector(m[k], m[k + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[k + 1] = __builtin_shufflevector(m[k], m[k + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    Real<float> u[8];
+    for (int k = 0; k < 8; k += 4) {
+        u[k] = __builtin_shufflevector(t[k], t[k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        u[k + 1] = __builtin_shufflevector(t[k], t[k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        u[k + 2] = __builtin_shufflevector(t[k + 1], t[k + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        u[k + 3] = __builtin_shufflevector(t[k + 1], t[k + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    for (int k = 0; k < 4; ++k) {
+        m[k] = __builtin_shufflevector(u[k], u[k + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        m[k + 4] = __builtin_shufflevector(u[k], u[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+inline void transpose(Real<double>* m) {
+    Real<double> t[4];
+    for (int k = 0; k < 4; k += 2) {
+        t[k] = __builtin_shufflevector(m[k], m[k + 1], 0, 4, 2, 6);
+        t[k + 1] = __builtin_shufflevector(m[k], m[k + 1], 1, 5, 3, 7);
+    }
+    for (int k = 0; k < 2; ++k) {
+        m[k] = __builtin_shufflevector(t[k], t[k + 2], 0, 1, 4, 5);
+        m[k + 2] = __builtin_shufflevector(t[k], t[k + 2], 2, 3, 6, 7);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,195 @@
+"""The kernels in NumPy: short, readable, and the truth that the native ones are tested against.
+
+They also do the work, more slowly, where the native module could not be built.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from undirected.kernels.types import Array
+
+
+class Problem:
+    """The pseudo-likelihood of a feature set on a table, as one sparse matrix.
+
+    Row ``(literal, r)`` of the matrix holds a one for every feature that would be true in table row ``r`` if the
+    literal's variable were in the literal's state, and that mentions the variable: a state's score is a row times the
+    weights, and a variable's conditional distribution the softmax over its states.
+    """
+
+    def __init__(
+        self,
+        columns: Array,
+        n_states: Array,
+        row_weight: Array,
+        start: Array,
+        literals: Array,
+        memory: int,
+        threads: int,
+    ) -> None:
+        n_rows = len(row_weight)
+        self.row_weight = np.asarray(row_weight, float)
+        self.base = np.concatenate([[0], np.cumsum(n_states)])
+        self.n_features = len(start) - 1
+        self.active: Array | None = None
+        truth = np.unpackbits(columns.view(np.uint8), axis=1, bitorder="little", count=n_rows).astype(bool)
+        self.truth = truth
+        self.features = start, literals
+        self.matrix = _design(truth, self.base, start, literals)
+        self.variance: sp.csr_matrix | None = None
+
+    def set_active(self, marks: Array | None) -> None:
+        self.active = None if marks is None else marks.astype(bool)
+
+    def _log_probabilities(self, weights: Array) -> Array:
+        scores = (self.matrix @ weights).reshape(self.truth.shape)
+        for a, b in zip(self.base[:-1], self.base[1:], strict=True):
+            block = scores[a:b]
+            block -= block.max(axis=0)
+            block -= np.log(np.exp(block).sum(axis=0))
+        return np.asarray(scores)
+
+    def _by_feature(self, values: Array, matrix: sp.csr_matrix) -> Array:
+        out = matrix.T @ values.ravel()
+        if self.active is not None:
+            out[~self.active] = 0
+        return np.asarray(out)
+
+    def evaluate(
+        self, weights: Array, gradient: bool, curvature: bool, single: bool, threads: int
+    ) -> tuple[float, Array | None, Array | None]:
+        logp = self._log_probabilities(weights)
+        loss = -float((logp * self.truth).sum(axis=0) @ self.row_weight)
+        p = np.exp(logp)
+        g = self._by_feature((p - self.truth) * self.row_weight, self.matrix) if gradient else None
+        c = None
+        if curvature:
+            if self.variance is None:
+                self.variance = _design(self.truth, self.base, *self.features, variance=True)
+            c = self._by_feature(p * (1 - p) * self.row_weight, self.variance)
+        return loss, g, c
+
+    def product(self, weights: Array, direction: Array, single: bool, threads: int) -> Array:
+        p = np.exp(self._log_probabilities(weights))
+        d = (self.matrix @ direction).reshape(p.shape)
+        for a, b in zip(self.base[:-1], self.base[1:], strict=True):
+            d[a:b] -= (p[a:b] * d[a:b]).sum(axis=0)
+        return self._by_feature(p * d * self.row_weight, self.matrix)
+
+    def terms(self, weights: Array, threads: int) -> tuple[Array, Array]:
+        seen = self._log_probabilities(weights) * self.truth
+        by_variable = np.add.reduceat(seen @ self.row_weight, self.base[:-1])
+        return seen.sum(axis=0), by_variable
+
+    def probabilities(self, weights: Array, n_literals: int, threads: int) -> Array:
+        return np.exp(self._log_probabilities(weights)).T.copy()
+
+    def sample(self, weights: Array, stride: int, threads: int) -> int:
+        n_rows = self.truth.shape[1]
+        self.sampled = np.flatnonzero(np.arange(n_rows) // 64 % stride == 0)
+        self.sample_p = np.exp(self._log_probabilities(weights)[:, self.sampled])
+        self.sample_weight = self.row_weight[self.sampled] * stride
+        return len(self.sampled)
+
+    def design(self, variable: int, features: Array) -> Array:
+        a, b = self.base[variable : variable + 2]
+        n_rows = self.truth.shape[1]
+        rows = (np.arange(a, b)[:, None] * n_rows + self.sampled).ravel()
+        x = self.matrix[rows][:, features].toarray().reshape(b - a, len(self.sampled), len(features))
+        p = self.sample_p[a:b, :, None]
+        x = np.sqrt(p * self.sample_weight[:, None]) * (x - (p * x).sum(axis=0))
+        return np.ascontiguousarray(x.reshape(len(rows), len(features)).T, dtype=np.float32)
+
+    def sizes(self) -> dict[str, int]:
+        return {"entries": int(self.matrix.nnz), "work": int(self.matrix.nnz)}
+
+
+def _design(truth: Array, base: Array, start: Array, literals: Array, variance: bool = False) -> sp.csr_matrix:
+    """The matrix of `Problem`: rows are (literal, table row), columns are features.
+
+    For ``variance`` a feature marks the states whose variances add up to its own: one state of a variable with two, else
+    the states it allows or, where those are the majority, the others. With several states the sum is an upper bound.
+    """
+    n_literals, n_rows = truth.shape
+    variable = np.repeat(np.arange(len(base) - 1), np.diff(base))
+    everywhere = np.ones(n_rows, bool)
+    rows, sizes = [], []
+    for j in range(len(start) - 1):
+        own = literals[start[j] : start[j + 1]]
+        positive = own % n_literals
+        holds = [truth[p] if p == q else ~truth[p] for p, q in zip(positive, own, strict=True)]
+        size = 0
+        for v in np.unique(variable[positive]):
+            context = everywhere
+            allowed = np.ones(base[v + 1] - base[v], bool)
+            for p, q, h in zip(positive, own, holds, strict=True):
+                if variable[p] != v:
+                    context = context & h
+                    continue
+                state = np.arange(base[v], base[v + 1]) == p
+                allowed &= state if p == q else ~state
+            if variance and len(allowed) == 2:
+                allowed = np.array([False, not allowed.all()])
+            elif variance and 2 * allowed.sum() > len(allowed):
+                allowed = ~allowed
+            where = np.flatnonzero(context)
+            for literal in base[v] + np.flatnonzero(allowed):
+                rows.append(where + literal * n_rows)
+                size += len(where)
+        sizes.append(size)
+    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    indices = np.concatenate(rows).astype(np.int64) if rows else np.zeros(0, np.int64)
+    shape = (n_literals * n_rows, len(start) - 1)
+    return sp.csc_matrix((np.ones(len(indices)), indices, indptr), shape=shape).tocsr()
+
+
+def gssl_generate(
+    start: Array, literals: Array, n_generated: int, threshold: int, seed: int, threads: int
+) -> tuple[Array, Array, Array, int, int]:
+    """Randomised feature generation: distinct conjunctions that occur more than ``threshold`` times, with counts.
+
+    Returns offsets, literals and counts of the survivors, the length of the list and how many distinct it held.
+    """
+    rows = [tuple(literals[a:b].tolist()) for a, b in zip(start[:-1], start[1:], strict=True)]
+    splittable = [k for k, row in enumerate(rows) if len(row) >= 3]
+    while splittable and len(rows) < n_generated:
+        stream = _Stream(seed, len(rows))
+        parent = rows[splittable[stream.below(0, len(splittable))]]
+        wanted = len(parent) - 1 - stream.below(1, len(parent) - 2)
+        kept = []
+        for i, literal in enumerate(parent):  # keep each with probability wanted / left
+            if stream.below(2 + i, len(parent) - i) < wanted:
+                kept.append(literal)
+                wanted -= 1
+        if len(kept) >= 3:
+            splittable.append(len(rows))
+        rows.append(tuple(kept))
+    counts: dict[tuple[int, ...], int] = {}
+    for row in rows:
+        counts[row] = counts.get(row, 0) + 1
+    kept_rows = [(row, n) for row, n in counts.items() if n > threshold]
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row, _ in kept_rows])]).astype(np.int64)
+    flat = np.array([x for row, _ in kept_rows for x in row], dtype=np.int32)
+    return offsets, flat, np.array([n for _, n in kept_rows], dtype=np.int64), len(rows), len(counts)
+
+
+class _Stream:
+    """Random numbers as hashes of (seed, element, draw), the same as the native kernel's."""
+
+    def __init__(self, seed: int, element: int) -> None:
+        self.base = _mix(seed ^ _mix(element))
+
+    def below(self, draw: int, n: int) -> int:
+        return int(float(_mix((self.base + draw) & _MASK) >> 11) * 2.0**-53 * float(n))
+
+
+_MASK = (1 << 64) - 1
+
+
+def _mix(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
