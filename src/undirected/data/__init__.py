@@ -1,0 +1,1 @@
+"""Tables: variables with named states, coded rows, and the ways to read them."""

@@ -1,0 +1,221 @@
+"""Data sets by name: a local folder first, then a cache, then, for the 20 benchmark sets, a download that is checked.
+
+The folder named by ``UNDIRECTED_DATA`` holds ``<group>/<name>.npz`` (packed splits) and ``<group>/<name>.tsv.gz`` (tables).
+Downloads come from the public repository of the benchmark sets and land in the folder named by ``UNDIRECTED_CACHE``, by
+default the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import hashlib
+import http.client
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from undirected.data.dataset import Dataset
+from undirected.data.raw import RawTable
+from undirected.data.readers import SPLITS, binary_table, parse_digits, read_data, read_npz, read_raw
+from undirected.data.variables import Variable
+from undirected.errors import DataError, DownloadError, did_you_mean
+
+REPOSITORY = "https://raw.githubusercontent.com/arranger1044/DEBD/master/datasets"
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One of the 20 benchmark sets: sizes and the sha256 of each split's text file."""
+
+    name: str
+    title: str
+    rows: dict[str, int]
+    variables: int
+    density: float
+    sha256: dict[str, str]
+
+
+@functools.cache
+def benchmarks() -> dict[str, Entry]:
+    """The 20 benchmark sets of the GSSL and DTSL papers, by name."""
+    text = resources.files("undirected.data").joinpath("benchmarks.tsv").read_text("utf8")
+    entries = {}
+    for row in csv.DictReader(text.splitlines(), delimiter="\t"):
+        entries[row["name"]] = Entry(
+            row["name"],
+            row["title"],
+            {s: int(row[s]) for s in SPLITS},
+            int(row["variables"]),
+            float(row["density"]),
+            {s: row[f"sha256_{s}"] for s in SPLITS},
+        )
+    return entries
+
+
+def local_folder() -> Path | None:
+    named = os.environ.get("UNDIRECTED_DATA")
+    return Path(named) if named else None
+
+
+def cache_folder() -> Path:
+    named = os.environ.get("UNDIRECTED_CACHE")
+    if named:
+        return Path(named)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "undirected"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "undirected"
+
+
+def local_files() -> dict[str, Path]:
+    """What the local folder holds, by name; packed splits before tables."""
+    folder = local_folder()
+    if folder is None or not folder.is_dir():
+        return {}
+    found: dict[str, Path] = {}
+    for pattern, suffix in (("*/*.npz", ".npz"), ("*/*.tsv.gz", ".tsv.gz")):
+        for path in sorted(folder.glob(pattern)):
+            found.setdefault(path.name.removesuffix(suffix), path)
+    return found
+
+
+def names() -> list[str]:
+    """Every data set that can be asked for by name."""
+    return sorted({*BUILT_IN, *benchmarks(), *local_files()})
+
+
+def where(name: str) -> str:
+    """'built in', 'local', 'cached' or 'download'."""
+    if name in BUILT_IN:
+        return "built in"
+    if name in local_files():
+        return "local"
+    return "cached" if name in benchmarks() and all(_cached(name, s).exists() for s in SPLITS) else "download"
+
+
+def raw(name: str, split: str = "train") -> RawTable:
+    """A data set as it was found, for `read_data`."""
+    if split not in SPLITS:
+        raise DataError(f"there is no split {split!r}; choose one of {', '.join(SPLITS)}")
+    if name in BUILT_IN:
+        return BUILT_IN[name](split)
+    local = local_files().get(name)
+    if local is not None:
+        if local.suffix == ".npz":
+            table = read_npz(local, split)
+        elif split == "train":
+            table = read_raw(local, header=True)
+        else:
+            raise DataError(f"{name} is one table without a {split} split; use {name!r} alone")
+        table.source = f"{name}:{split}"
+        return _with_binary_states(table) if local.suffix == ".npz" else table
+    if name not in benchmarks():
+        raise DataError(f"there is no data set or file {name!r}.{did_you_mean(name, names())} See: undirected data list")
+    path = _cached(name, split)
+    if not path.exists():
+        fetch(name, splits=(split,))
+    parsed = parse_digits(path.read_bytes(), f"{name}:{split}")
+    if parsed is None:
+        raise DataError(f"{path} is not the file that was downloaded; delete it and try again")
+    return _with_binary_states(parsed)
+
+
+def _with_binary_states(table: RawTable) -> RawTable:
+    names_ = table.names or [f"v{k}" for k in range(len(table.columns))]
+    table.fixed = {k: Variable(n, ("0", "1")) for k, n in enumerate(names_)}
+    return table
+
+
+def _digits(split: str) -> RawTable:
+    """scikit-learn's handwritten digits as 64 black-and-white pixels: 1,197 training, 200 validation, 400 test rows."""
+    from sklearn.datasets import load_digits
+
+    pixels = (load_digits().data >= 8).astype(np.uint8)
+    order = np.random.default_rng(0).permutation(len(pixels))
+    rows = {"train": order[:1197], "valid": order[1197:1397], "test": order[1397:]}[split]
+    names_ = [f"r{r}c{c}" for r in range(8) for c in range(8)]
+    return _with_binary_states(binary_table(pixels[np.sort(rows)], names_, f"digits:{split}"))
+
+
+BUILT_IN: dict[str, Callable[[str], RawTable]] = {"digits": _digits}
+
+
+def _cached(name: str, split: str) -> Path:
+    return cache_folder() / name / f"{name}.{split}.data"
+
+
+def fetch(name: str, splits: tuple[str, ...] = SPLITS, progress: Progress | None = None) -> list[Path]:
+    """Download a benchmark set into the cache: resumed where an earlier try stopped, checked, and moved into place whole."""
+    if name not in benchmarks():
+        if name in BUILT_IN or name in local_files():
+            raise DataError(f"{name} is here already; nothing to fetch")
+        raise DataError(f"{name!r} cannot be downloaded.{did_you_mean(name, benchmarks())} See: undirected data list")
+    base = os.environ.get("UNDIRECTED_MIRROR", REPOSITORY).rstrip("/")
+    done = []
+    for split in splits:
+        target = _cached(name, split)
+        if not target.exists():
+            url = f"{base}/{name}/{target.name}"
+            _download(url, target, benchmarks()[name].sha256[split], progress)
+        done.append(target)
+    return done
+
+
+def _download(url: str, target: Path, sha256: str, progress: Progress | None) -> None:
+    part = target.with_name(target.name + ".part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _receive(url, part, progress)
+        found = hashlib.sha256(part.read_bytes()).hexdigest()
+        if found != sha256:
+            part.unlink()
+            raise DownloadError(
+                f"{url}: the file is not the published one (sha256 {found[:12]}..., expected {sha256[:12]}...); it was thrown "
+                "away. Try again; if it happens again, the source has changed or something on the way alters files."
+            )
+        os.replace(part, target)
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, DownloadError):
+            raise
+        raise DownloadError(f"{url}: {error}. What has arrived is kept; the next try goes on from there.") from None
+
+
+def _receive(url: str, part: Path, progress: Progress | None) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        response = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and have:  # nothing is left to send: the part is whole, or not of this file
+            return
+        raise
+    with response:
+        if response.status != 206:
+            have = 0
+        expected = have + int(response.headers.get("Content-Length", 0))
+        with part.open("ab" if have else "wb") as out:
+            while block := response.read(1 << 16):
+                out.write(block)
+                have += len(block)
+                if progress is not None:
+                    progress(part.name.removesuffix(".part"), have, expected)
+    if expected and have < expected:
+        raise DownloadError(f"{url}: the connection ended after {have:,} of {expected:,} bytes; the next try goes on from there")
+
+
+def load(name: str, split: str = "train") -> Dataset:
+    """A data set by name, as a `Dataset`.
+
+    >>> from undirected import datasets
+    >>> datasets.load("digits", "test")
+    <Dataset of 400 rows, 64 variables, from digits:test>
+    """
+    return read_data(f"{name}:{split}")

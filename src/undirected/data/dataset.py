@@ -1,0 +1,177 @@
+"""A coded table: rows of states with weights."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from undirected.data import packed
+from undirected.data.variables import MISSING_STATE, Domain, Variable
+from undirected.errors import DataError, ParameterError
+from undirected.kernels.types import Array
+
+MISSING_POLICIES = ("error", "drop", "mode", "state")
+
+
+class Dataset:
+    """Rows of states over a domain.
+
+    ``codes[r, v]`` is the state of variable ``v`` in row ``r``, or -1 where it is unknown; ``weights[r]`` is how much
+    the row counts. ``lines`` and ``source`` remember where rows came from, for messages.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        codes: Array,
+        weights: Array | None = None,
+        source: str = "the table",
+        lines: Sequence[int] | Array | None = None,
+    ) -> None:
+        codes = np.asarray(codes)
+        if codes.ndim != 2 or codes.shape[1] != len(domain):
+            raise DataError(f"{source}: codes of shape {codes.shape} do not fit {len(domain)} variables")
+        self.domain = domain
+        self.codes = codes.astype(code_type(domain), copy=False)
+        self.weights = np.ones(len(codes)) if weights is None else check_weights(weights, len(codes), source)
+        self.source = source
+        self.lines = lines
+        if len(codes) and (self.codes.max(axis=0) >= domain.n_states).any():
+            v = int(np.argmax(self.codes.max(axis=0) >= domain.n_states))
+            raise DataError(f"{source}: variable {domain[v].name!r} has a code beyond its {domain.n_states[v]} states")
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __repr__(self) -> str:
+        return f"<Dataset of {len(self):,} rows, {len(self.domain)} variables, from {self.source}>"
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.codes)
+
+    @property
+    def total_weight(self) -> float:
+        return float(self.weights.sum())
+
+    @functools.cached_property
+    def has_missing(self) -> bool:
+        return bool((self.codes < 0).any())
+
+    @functools.cached_property
+    def columns(self) -> Array:
+        """Bit columns of all literals."""
+        return packed.pack(self.codes, self.domain.n_states)
+
+    @functools.cached_property
+    def _groups(self) -> tuple[Array, Array]:
+        """First row and number of each distinct row, in an order that depends on the rows' contents alone."""
+        rng = np.random.default_rng(20_100_412)
+        keys = rng.integers(1 << 63, size=(2, len(self.domain)), dtype=np.uint64) | np.uint64(1)
+        hashes = np.zeros((2, len(self)), dtype=np.uint64)
+        for v in range(len(self.domain)):
+            cell = self.codes[:, v].astype(np.uint64) + np.uint64(1)
+            hashes += keys[:, v : v + 1] * (cell * cell * np.uint64(0x9E3779B97F4A7C15) + cell)
+        order = np.lexsort(hashes)
+        new = np.ones(len(self), dtype=bool)
+        new[1:] = (hashes[:, order[1:]] != hashes[:, order[:-1]]).any(axis=0)
+        group = np.empty(len(self), dtype=np.int64)
+        group[order] = np.cumsum(new) - 1
+        return order[new], group
+
+    @property
+    def n_distinct(self) -> int:
+        return len(self._groups[0])
+
+    @property
+    def group(self) -> Array:
+        """For each row, its place among the rows of `distinct`."""
+        return np.argsort(self._distinct_order)[self._groups[1]]
+
+    @functools.cached_property
+    def _distinct_order(self) -> Array:
+        first = self.codes[self._groups[0]]
+        return np.lexsort(first.T[::-1]) if first.shape[1] else np.arange(len(first))
+
+    @functools.cached_property
+    def distinct(self) -> Dataset:
+        """Every distinct row once, sorted, with the weights of its copies added up; rows of weight zero are gone."""
+        first, group = self._groups
+        order = self._distinct_order
+        weights = np.bincount(group, weights=self.weights, minlength=len(first))[order]
+        keep = weights > 0
+        return Dataset(self.domain, self.codes[first[order][keep]], weights[keep], self.source)
+
+    def subset(self, rows: Array) -> Dataset:
+        lines = None if self.lines is None else np.asarray(self.lines)[rows]
+        return Dataset(self.domain, self.codes[rows], self.weights[rows], self.source, lines)
+
+    def shards(self, n: int) -> Iterator[Dataset]:
+        """The rows in ``n`` consecutive pieces of about equal size; sums over pieces are sums over rows."""
+        for rows in np.array_split(np.arange(len(self)), n):
+            yield self.subset(rows)
+
+    def where(self, row: int) -> str:
+        """'file, line 12' or 'the table, row 3' (counted from 1)."""
+        if self.lines is not None:
+            return f"{self.source}, line {int(self.lines[row])}"
+        return f"{self.source}, row {row + 1}"
+
+    def require_complete(self, what: str) -> None:
+        """Raises where cells are missing, naming the first ones and the ways out."""
+        if not self.has_missing:
+            return
+        bad = np.argwhere(self.codes[: self._first_missing_rows()] < 0)[:3]
+        cells = "; ".join(f"{self.where(int(r))}, column {self.domain[int(v)].name!r}" for r, v in bad)
+        total = int((self.codes < 0).sum())
+        raise DataError(
+            f"{what} needs complete rows, but {total:,} cells are missing, the first in {cells}. "
+            "Choose --missing drop (leave out such rows), mode (fill in the most frequent state) or state (a state of its own)."
+        )
+
+    def _first_missing_rows(self) -> int:
+        rows = np.flatnonzero((self.codes < 0).any(axis=1))[:3]
+        return int(rows[-1]) + 1
+
+    def resolve_missing(self, policy: str) -> Dataset:
+        """The table without missing cells, by one of `MISSING_POLICIES`; ``error`` leaves it as it is."""
+        if policy not in MISSING_POLICIES:
+            raise ParameterError(f"missing={policy!r} is not known; choose one of {', '.join(MISSING_POLICIES)}")
+        if policy == "error" or not self.has_missing:
+            return self
+        missing = self.codes < 0
+        if policy == "drop":
+            complete = np.flatnonzero(~missing.any(axis=1))
+            if not len(complete):
+                raise DataError(f"{self.source}: every row has a missing cell, so dropping them leaves none; try mode or state")
+            return self.subset(complete)
+        variables = list(self.domain.variables)
+        codes = self.codes.astype(np.int32)
+        for v in np.flatnonzero(missing.any(axis=0)):
+            gaps = missing[:, v]
+            if policy == "state":
+                variables[v] = Variable(variables[v].name, (*variables[v].states, MISSING_STATE), variables[v].edges)
+                codes[gaps, v] = len(variables[v].states) - 1
+            else:
+                known = np.bincount(codes[~gaps, v], weights=self.weights[~gaps], minlength=len(variables[v].states))
+                codes[gaps, v] = int(np.argmax(known))
+        return Dataset(Domain(variables, self.domain.named), codes, self.weights, self.source, self.lines)
+
+
+def code_type(domain: Domain) -> type[np.signedinteger]:
+    """The smallest integers that hold every code and -1."""
+    most = int(domain.n_states.max()) if len(domain) else 1
+    return np.int8 if most <= 127 else np.int16
+
+
+def check_weights(weights: Array, n: int, source: str) -> Array:
+    weights = np.asarray(weights, dtype=float)
+    if weights.shape != (n,):
+        raise DataError(f"{source}: {weights.size} row weights for {n} rows; give one weight a row")
+    bad = ~np.isfinite(weights) | (weights < 0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(f"{source}: the weight of row {row + 1} is {weights[row]}; weights must be finite and not negative")
+    return weights

@@ -1,0 +1,12 @@
+"""Data sets by name, and synthetic networks whose truth is known.
+
+>>> from undirected import datasets
+>>> train = datasets.load("digits")
+>>> truth = datasets.grid_ising(3, 3, seed=1)
+>>> sample = datasets.exact_sample(truth, 1000, seed=2)
+"""
+
+from undirected.data.catalog import fetch, load, names, where
+from undirected.network.synthetic import exact_sample, grid_ising, random_conjunctions
+
+__all__ = ["exact_sample", "fetch", "grid_ising", "load", "names", "random_conjunctions", "where"]
