@@ -1,0 +1,1 @@
+"""Conjunctive features: their text form, and sets of them in flat arrays."""

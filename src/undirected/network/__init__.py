@@ -1,0 +1,1 @@
+"""Networks: a domain, features and weights."""
