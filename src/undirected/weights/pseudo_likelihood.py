@@ -1,0 +1,77 @@
+"""The objective: minus the pseudo-log-likelihood of a feature set on a table, as a function of the weights."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from undirected.data.dataset import Dataset
+from undirected.errors import DataError, FeatureError
+from undirected.features.feature_set import FeatureSet
+from undirected.kernels import backend, default_threads
+from undirected.kernels.types import Array
+
+MEMORY = 2 << 30
+
+
+class PseudoLikelihood:
+    """``-sum_r c_r * sum_i log P(x_ri | rest of row r)``, with derivatives; the penalties belong to the solver.
+
+    Everything that does not depend on the weights is prepared once: distinct rows, shared contexts, row lists. ``memory``
+    bounds the row lists in bytes; contexts that do not fit are found anew in each evaluation.
+    """
+
+    def __init__(self, features: FeatureSet, data: Dataset, threads: int | None = None, memory: int = MEMORY) -> None:
+        if features.domain != data.domain:
+            raise FeatureError("the features and the table have different domains; read the table with domain=features.domain")
+        data.require_complete("fitting weights")
+        self.features = features
+        self.table = data.distinct
+        if not len(self.table):
+            raise DataError(f"{data.source}: no row has a weight above zero")
+        self.threads = threads or default_threads()
+        self.memory = memory
+        self.total_weight = self.table.total_weight
+        args = (self.table.columns, features.domain.n_states, self.table.weights, features.start, features.literals)
+        self.problem: Any = backend().module.Problem(*args, memory, self.threads)
+        self.evaluations = 0
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def evaluate(self, weights: Array, single: bool = False, curvature: bool = False) -> tuple[float, Array, Array | None]:
+        """Value, gradient and, if asked for, the diagonal of the Hessian; ``single`` precision is about twice as fast."""
+        self.evaluations += 1
+        loss, gradient, diagonal = self.problem.evaluate(np.ascontiguousarray(weights), True, curvature, single, self.threads)
+        return loss, gradient, diagonal
+
+    def restrict(self, active: Array | None) -> None:
+        """From now on compute the gradient of these features only (zero for the others); None lifts this."""
+        self.problem.set_active(None if active is None else np.ascontiguousarray(active, dtype=np.uint8))
+
+    @functools.cached_property
+    def independent_start(self) -> Array:
+        """Weights of the model of independent variables: log-odds on the features with one literal, zero on the others."""
+        weights = np.zeros(len(self))
+        counts = np.array([self.table.weights @ (self.table.codes[:, v] == s) for v, s in self._literals]) + 0.5
+        domain = self.features.domain
+        single = np.flatnonzero(self.features.lengths == 1)
+        literals = self.features.literals[self.features.start[single]]
+        used: set[int] = set()
+        for j, literal in zip(single, literals, strict=True):
+            v = int(domain.literal_variable[literal % domain.n_literals])
+            if literal >= domain.n_literals or literal in used or domain.n_states[v] == 1:
+                continue
+            others = [x for x in range(domain.base[v], domain.base[v + 1]) if x != literal]
+            # A reference state without a feature of its own: the others are measured against it.
+            reference = next((x for x in others if x not in set(literals.tolist())), None)
+            used.add(int(literal))
+            if reference is not None:
+                weights[j] = np.log(counts[literal] / counts[reference])
+        return weights
+
+    @property
+    def _literals(self) -> list[tuple[int, int]]:
+        return [(v, s) for v, k in enumerate(self.features.domain.n_states) for s in range(k)]

@@ -1,0 +1,236 @@
+"""The elastic-net solver: quasi-Newton steps in the metric of `VariableBlocks`, to a certificate.
+
+Minimises ``loss(w) + l1 * sum|w| + sum w^2 / (2 sd^2)``. With ``l1`` a step stays in one orthant, as in OWL-QN: weights that
+would change sign stop at zero, so zeros are exact. Most work is done in single precision; the end, and the certificate, in
+double. Nothing depends on the clock or on the number of threads but the place where a time budget ends the work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from undirected.kernels.types import Array
+from undirected.weights.preconditioner import VariableBlocks, build_cost, evaluation_cost
+from undirected.weights.pseudo_likelihood import PseudoLikelihood
+
+MEMORY_PAIRS = 12
+FULL_GRADIENT_EVERY = 8
+SINGLE_NOISE, DOUBLE_NOISE = 1e-8, 1e-14  # relative rounding of the objective
+
+
+@dataclass
+class Outcome:
+    """Where a solver stopped: ``tolerance``, ``time``, ``interrupt`` or ``iterations``."""
+
+    weights: Array
+    objective: float
+    violation: float
+    stopped_by: str
+    iterations: int
+
+
+Callback = Callable[[int, float, float], None]  # iteration, objective, violation
+
+
+def pseudo_gradient(weights: Array, gradient: Array, l1: float) -> Array:
+    """The subgradient of smallest norm of ``f + l1 * sum|w|``."""
+    if l1 == 0:
+        return gradient
+    at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - l1, 0)
+    return np.where(weights != 0, gradient + l1 * np.sign(weights), at_zero)
+
+
+class ElasticNet:
+    """A solver for one objective and several settings: what it learns about curvature carries over."""
+
+    def __init__(self, objective: PseudoLikelihood) -> None:
+        self.objective = objective
+        self.metric: VariableBlocks | None = None
+        ratio = build_cost(objective) / evaluation_cost(objective)
+        self.first_build = int(np.clip(ratio / 2, 2, 60))
+        self.rebuild_after = int(np.clip(ratio, 12, 400))
+
+    def solve(
+        self,
+        l1: float,
+        sd: float,
+        start: Array,
+        tol: float = 1e-5,
+        max_iterations: int = 10_000,
+        deadline: float | None = None,
+        callback: Callback | None = None,
+    ) -> Outcome:
+        run = _Run(self, l1, 0.0 if np.isinf(sd) else 1 / sd**2, tol)
+        return run.run(np.array(start, dtype=float), max_iterations, deadline, callback)
+
+
+class _Run:
+    def __init__(self, owner: ElasticNet, l1: float, ridge: float, tol: float) -> None:
+        self.owner = owner
+        self.objective = owner.objective
+        self.l1, self.ridge, self.tol = l1, ridge, tol
+        self.single = True
+        self.steps: list[tuple[Array, Array]] = []
+        self.since_build = 0
+        self.active: Array | None = None
+
+    # -- the penalised objective
+    def evaluate(self, weights: Array, curvature: bool = False) -> tuple[float, Array, Array | None]:
+        loss, gradient, diagonal = self.objective.evaluate(weights, self.single, curvature)
+        value = loss + self.l1 * float(np.abs(weights).sum()) + 0.5 * self.ridge * float(weights @ weights)
+        gradient = gradient + self.ridge * weights
+        if self.active is not None:
+            gradient[~self.active] = 0
+        return value, gradient, None if diagonal is None else diagonal + self.ridge
+
+    def violation(self, slope: Array) -> float:
+        return float(np.abs(slope).max(initial=0.0)) / self.objective.total_weight
+
+    def restrict(self, active: Array | None) -> None:
+        self.active = active
+        self.objective.restrict(active)
+
+    # -- the loop
+    def run(self, w: Array, max_iterations: int, deadline: float | None, callback: Callback | None) -> Outcome:
+        stopped_by = "iterations"
+        iteration = 0
+        try:
+            self.restrict(None)
+            value, gradient, _ = self.evaluate(w)
+            while iteration < max_iterations:
+                slope = pseudo_gradient(w, gradient, self.l1)
+                violation = self.violation(slope)
+                if callback is not None:
+                    callback(iteration, value, violation)
+                if violation <= self.tol:
+                    if not self.single and self.active is None:
+                        stopped_by = "tolerance"
+                        break
+                    if self.active is None:
+                        self.to_double()
+                    self.restrict(None)
+                    value, gradient, _ = self.evaluate(w)
+                    continue
+                if deadline is not None and time.monotonic() > deadline:
+                    stopped_by = "time"
+                    break
+                iteration += 1
+                self.refresh_metric(w, slope)
+                found = self.step(w, value, gradient, slope)
+                if found is None:
+                    if self.active is not None:
+                        self.restrict(None)
+                    elif self.single:
+                        self.to_double()
+                    elif self.steps:
+                        self.steps.clear()
+                    else:
+                        break  # no descent in double precision: the limit of the arithmetic
+                    value, gradient, _ = self.evaluate(w)
+                    continue
+                drowned = self.single and value - found[1] < abs(value) * SINGLE_NOISE
+                w, value, gradient = found
+                if drowned:
+                    self.to_double()
+                    value, gradient, _ = self.evaluate(w)
+                if self.l1 > 0 and iteration % FULL_GRADIENT_EVERY == 0:
+                    value, gradient = self.choose_active(w)
+        except KeyboardInterrupt:
+            stopped_by = "interrupt"
+        return self.certify(w, stopped_by, iteration)
+
+    def to_double(self) -> None:
+        self.single = False
+
+    def certify(self, w: Array, stopped_by: str, iteration: int) -> Outcome:
+        self.restrict(None)
+        self.single = False
+        value, gradient, _ = self.evaluate(w)
+        violation = self.violation(pseudo_gradient(w, gradient, self.l1))
+        return Outcome(w, value, violation, "tolerance" if violation <= self.tol else stopped_by, iteration)
+
+    def choose_active(self, w: Array) -> tuple[float, Array]:
+        """A full gradient, after which features that rest at zero well inside the penalty are left out for a while."""
+        self.restrict(None)
+        value, gradient, _ = self.evaluate(w)
+        active = (w != 0) | (np.abs(gradient) > 0.9 * self.l1)
+        if active.mean() < 0.9:
+            self.restrict(active)
+            gradient = np.where(active, gradient, 0)
+        return value, gradient
+
+    def refresh_metric(self, w: Array, slope: Array) -> None:
+        owner = self.owner
+        wait = owner.first_build if owner.metric is None else owner.rebuild_after
+        self.since_build += 1
+        diagonal_only = owner.metric is None and self.since_build in (1, 3)
+        if self.since_build <= wait and not diagonal_only:
+            return
+        _, _, diagonal = self.evaluate(w, curvature=True)
+        assert diagonal is not None
+        diagonal = np.maximum(diagonal, 1e-8 * self.objective.total_weight)
+        if diagonal_only and self.since_build <= wait:
+            self.diagonal = diagonal
+            return
+        free = (w != 0) | (slope != 0)
+        owner.metric = VariableBlocks(self.objective, w, diagonal, self.ridge, free)
+        self.since_build = 0
+
+    def scale(self, vector: Array) -> Array:
+        return vector / self.diagonal if self.owner.metric is None else self.owner.metric(vector)
+
+    def direction(self, slope: Array, free: Array) -> Array:
+        """Minus the quasi-Newton inverse times the slope, within the free features."""
+        pairs = []
+        for s, y in self.steps:
+            if self.l1 > 0:
+                s, y = np.where(free, s, 0), np.where(free, y, 0)
+            sy = float(s @ y)
+            if sy > 1e-10 * np.sqrt(float(s @ s) * float(y @ y)):
+                pairs.append((s, y, sy))
+        q = np.where(free, slope, 0)
+        used = []
+        for s, y, sy in reversed(pairs):
+            a = float(s @ q) / sy
+            q = q - a * y
+            used.append(a)
+        q = self.scale(q)
+        if pairs:
+            s, y, sy = pairs[-1]
+            q *= sy / float(y @ self.scale(y))
+        for (s, y, sy), a in zip(pairs, reversed(used), strict=True):
+            q += s * (a - float(y @ q) / sy)
+        return -np.where(free, q, 0)
+
+    def step(self, w: Array, value: float, gradient: Array, slope: Array) -> tuple[Array, float, Array] | None:
+        """One step with sufficient decrease, or None where none is found."""
+        free = (w != 0) | (slope != 0)
+        orthant = np.where(w != 0, np.sign(w), -np.sign(slope))
+        d = self.direction(slope, free)
+        if self.l1 > 0:
+            d[(w == 0) & (d * slope >= 0)] = 0
+        if float(d @ slope) >= 0:
+            self.steps.clear()
+            d = np.where(free, -self.scale(np.where(free, slope, 0)), 0)
+            if self.l1 > 0:
+                d[(w == 0) & (d * slope >= 0)] = 0
+        t = 1.0
+        # Near the end a decrease drowns in rounding: a few tries in single precision, then the double one takes over.
+        slack = abs(value) * (SINGLE_NOISE if self.single else DOUBLE_NOISE)
+        for _ in range(6 if self.single else 30):
+            new = w + t * d
+            if self.l1 > 0:
+                new[new * orthant < 0] = 0
+            new_value, new_gradient, _ = self.evaluate(new)
+            if new_value <= value + 1e-4 * float(slope @ (new - w)) + slack:
+                break
+            t *= 0.5
+        else:
+            return None
+        self.steps.append((new - w, new_gradient - gradient))
+        del self.steps[:-MEMORY_PAIRS]
+        return new, new_value, new_gradient
