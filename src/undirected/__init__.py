@@ -1,0 +1,108 @@
+"""Learn Markov networks (undirected graphical models) from discrete data, and ask them questions.
+
+>>> import undirected
+>>> learner = undirected.GSSL(n_generated=20_000, l1=1).fit(undirected.datasets.load("digits"))
+>>> learner.network_
+<MarkovNetwork of 64 variables, ...>
+
+Names load what they need when they are first used, so that importing the package takes no time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "DataError": "undirected.errors",
+    "Dataset": "undirected.data.dataset",
+    "Domain": "undirected.data.variables",
+    "DownloadError": "undirected.errors",
+    "FeatureError": "undirected.errors",
+    "FeatureSet": "undirected.features.feature_set",
+    "FormatError": "undirected.errors",
+    "GSSL": "undirected.structure.gssl",
+    "MarkovNetwork": "undirected.network.network",
+    "ParameterError": "undirected.errors",
+    "PseudoLikelihood": "undirected.weights.pseudo_likelihood",
+    "Unconverged": "undirected.errors",
+    "UndirectedError": "undirected.errors",
+    "Variable": "undirected.data.variables",
+    "WeightFit": "undirected.weights.fit",
+    "fit_path": "undirected.weights.fit",
+    "fit_weights": "undirected.weights.fit",
+    "holdout": "undirected.data.splits",
+    "read_data": "undirected.data.readers",
+}
+_MODULES = ("datasets", "plots")
+
+__all__ = [
+    "GSSL",
+    "DataError",
+    "Dataset",
+    "Domain",
+    "DownloadError",
+    "FeatureError",
+    "FeatureSet",
+    "FormatError",
+    "MarkovNetwork",
+    "ParameterError",
+    "PseudoLikelihood",
+    "Unconverged",
+    "UndirectedError",
+    "Variable",
+    "WeightFit",
+    "__version__",
+    "datasets",
+    "fit_path",
+    "fit_weights",
+    "holdout",
+    "load",
+    "plots",
+    "read_data",
+]
+
+if TYPE_CHECKING:
+    from undirected import datasets, plots
+    from undirected.data.dataset import Dataset
+    from undirected.data.readers import read_data
+    from undirected.data.splits import holdout
+    from undirected.data.variables import Domain, Variable
+    from undirected.errors import (
+        DataError,
+        DownloadError,
+        FeatureError,
+        FormatError,
+        ParameterError,
+        Unconverged,
+        UndirectedError,
+    )
+    from undirected.features.feature_set import FeatureSet
+    from undirected.network.network import MarkovNetwork
+    from undirected.structure.gssl import GSSL
+    from undirected.weights.fit import WeightFit, fit_path, fit_weights
+    from undirected.weights.pseudo_likelihood import PseudoLikelihood
+
+
+def load(path: str) -> MarkovNetwork:
+    """Read a network from a file: ``.json``, ``.mn`` or ``.uai``."""
+    from undirected import formats
+
+    return formats.load(path)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"undirected.{name}")
+    else:
+        raise AttributeError(f"module 'undirected' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

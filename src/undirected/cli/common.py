@@ -1,0 +1,185 @@
+"""Options and habits that the commands share. Nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from undirected.errors import Unconverged
+
+if TYPE_CHECKING:
+    from undirected.data.dataset import Dataset
+    from undirected.weights.fit import WeightFit
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EXIT_EARLY = 5
+EXIT_INTERRUPTED = 130
+
+
+class Seconds(click.ParamType):  # type: ignore[type-arg]
+    """90, 90s, 5m or 1.5h."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", str(value).strip())
+        if match is None or float(match[1]) <= 0:
+            self.fail(f"{value!r} is not a time such as 60s, 5m or 1h", param, ctx)
+        return float(match[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg]
+    """500MB, 2GiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])?(i?)B?", str(value).strip(), re.IGNORECASE)
+        if match is None or float(match[1]) <= 0:
+            self.fail(f"{value!r} is not a size such as 500MB or 2GiB", param, ctx)
+        power = " KMGT".index(match[2].upper()) if match[2] else 0
+        return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+class Deviation(click.ParamType):  # type: ignore[type-arg]
+    """A number above zero, or inf."""
+
+    name = "number|inf"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        if not number > 0:
+            self.fail(f"{value}: the standard deviation must be above zero (inf for no Gaussian prior)", param, ctx)
+        return number
+
+
+def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    def apply(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+output_options = options(
+    click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks."),
+    click.option("--debug", is_flag=True, help="A traceback where something goes wrong."),
+)
+
+read_options = options(
+    click.option(
+        "--format", "format_", type=click.Choice(["csv", "tsv", "basket", "libra", "parquet", "npz"]), help="Override the suffix."
+    ),
+    click.option("--header/--no-header", default=None, help="Whether the first line holds names (default: found out)."),
+    click.option(
+        "--missing",
+        type=click.Choice(["error", "drop", "mode", "state"]),
+        default="error",
+        show_default=True,
+        help="Missing cells: an error, drop the rows, fill in the most frequent state, or make them a state.",
+    ),
+)
+
+domain_options = options(
+    click.option("--bins", type=click.IntRange(2), default=4, show_default=True, help="Bins for numeric columns."),
+    click.option("--categorical", multiple=True, metavar="COL", help="Take a column as states, even if it holds numbers."),
+    click.option("--numeric", multiple=True, metavar="COL", help="Take a column as numbers, even if it has few values."),
+    click.option("--domain-from", metavar="DATA", help="Add the states of another table to the domain."),
+)
+
+compute_options = options(
+    click.option("--threads", type=click.IntRange(1), help="Cores to use (default: all); the result is the same for any number."),
+    click.option("--time-budget", type=Seconds(), help="Stop after this long (60s, 5m) with the best weights so far."),
+    click.option("--memory", type=Bytes(), default="2GiB", show_default=True, help="Memory that row lists may take."),
+)
+
+weight_options = options(
+    click.option("--l1", type=click.FloatRange(0), default=0.0, show_default=True, help="L1 penalty."),
+    click.option("--sd", type=Deviation(), default="1", show_default=True, help="Deviation of the Gaussian prior; inf for none."),
+    click.option(
+        "--tol", type=click.FloatRange(0, min_open=True), default=1e-5, show_default=True, help="Largest violation of optimality."
+    ),
+    click.option("--prune", is_flag=True, help="Leave features of weight zero out of the result."),
+)
+
+
+def remark(text: str, quiet: bool) -> None:
+    if not quiet:
+        click.echo(text, err=True)
+
+
+def emit(values: dict[str, Any], as_json: bool, text: str) -> None:
+    """The result: JSON or text, on standard output."""
+    click.echo(json.dumps(values) if as_json else text)
+
+
+def read_table(
+    data: str, quiet: bool, *, domain: Any = None, format_: str | None, header: bool | None, missing: str, **how: Any
+) -> Dataset:
+    """Read a DATA argument and tell what was done to missing cells."""
+    from undirected.data.readers import read_data
+
+    raw = read_data(data, domain=domain, format=format_, header=header, **how)
+    table = raw.resolve_missing(missing)
+    if raw.has_missing and missing != "error":
+        cells = int((raw.codes < 0).sum())
+        what = {
+            "drop": f"dropped {len(raw) - len(table):,} of {len(raw):,} rows with missing cells",
+            "mode": f"filled {cells:,} missing cells with the most frequent states",
+            "state": f"made {cells:,} missing cells a state of their own",
+        }[missing]
+        remark(f"{raw.source}: {what}", quiet)
+    return table
+
+
+@contextmanager
+def solver_progress(quiet: bool) -> Iterator[Callable[[int, float, float], None] | None]:
+    """A line on the terminal that follows the solver."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("preparing ...") as status:
+
+        def show(iteration: int, objective: float, violation: float) -> None:
+            status.update(f"weights: step {iteration}, objective {objective:,.2f}, violation {violation:.1e}")
+
+        yield show
+
+
+@contextmanager
+def without_early_warnings() -> Iterator[None]:
+    """An early stop is told by the exit code and the report."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Unconverged)
+        yield
+
+
+def exit_code(fit: WeightFit) -> int:
+    return {"tolerance": 0, "interrupt": EXIT_INTERRUPTED}.get(fit.stopped_by, EXIT_EARLY)
+
+
+def describe_fit(fit: WeightFit) -> str:
+    state = "converged" if fit.converged else f"stopped by {fit.stopped_by}"
+    return (
+        f"{len(fit.features):,} features, {fit.n_nonzero:,} not zero; objective {fit.objective:,.4f}, violation {fit.violation:.1e}, "
+        f"{state} after {fit.iterations} steps, {fit.seconds:.2f} s on {fit.threads} threads"
+    )

@@ -1,0 +1,109 @@
+"""``score``, ``show``, ``plot`` and ``convert``: what one does with a saved network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from undirected.cli import common
+
+
+@click.command(epilog="\b\nExample:\n  undirected score net.json nltcs:test --metric pll")
+@click.argument("network")
+@click.argument("data")
+@click.option("--metric", type=click.Choice(["pll"]), default="pll", show_default=True, help="pll: pseudo-log-likelihood, mean over rows.")
+@click.option("--by-variable", is_flag=True, help="Also the mean for each variable.")
+@common.read_options
+@click.option("--threads", type=click.IntRange(1), help="Cores to use (default: all).")
+@common.output_options
+def score(
+    network: str,
+    data: str,
+    metric: str,
+    by_variable: bool,
+    format_: str | None,
+    header: bool | None,
+    missing: str,
+    threads: int | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
+    """Score NETWORK on DATA. Higher is better; npll is per variable."""
+    from undirected import formats
+
+    model = formats.load(network)
+    table = common.read_table(data, quiet, domain=model.domain, format_=format_, header=header, missing=missing)
+    _, variables = model.pll_terms(table, threads)
+    total = float(variables.sum())
+    values: dict[str, Any] = {"pll": total, "npll": total / len(model.domain), "rows": len(table)}
+    lines = [f"pll   {total:.6f}", f"npll  {values['npll']:.6f}", f"rows  {len(table)}"]
+    if by_variable:
+        values["by_variable"] = dict(zip(model.domain.names, variables.tolist(), strict=True))
+        lines += [f"  {value:10.6f}  {name}" for name, value in values["by_variable"].items()]
+    common.emit(values, as_json, "\n".join(lines))
+
+
+@click.command(epilog="\b\nExample:\n  undirected show net.json --top 20")
+@click.argument("network")
+@click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="How many of the strongest features.")
+@common.output_options
+def show(network: str, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
+    """Sizes, degrees and the strongest features of NETWORK."""
+    from undirected import formats
+
+    model = formats.load(network)
+    graph = model.graph()
+    degrees = dict(graph.degree())
+    values = {
+        "n_variables": len(model.domain),
+        "n_features": len(model.features),
+        "n_nonzero": int((model.weights != 0).sum()),
+        "n_edges": graph.number_of_edges(),
+        "mean_length": float(model.features.lengths.mean()) if len(model.features) else 0.0,
+        "degree": degrees,
+        "strongest": [{"feature": text, "weight": weight} for text, weight in model.strongest(top)],
+    }
+    hubs = sorted(degrees.items(), key=lambda item: (-item[1], item[0]))[:5]
+    text = model.summary(top)
+    if graph.number_of_edges():
+        text += "\n  most neighbours  " + ", ".join(f"{name} ({degree})" for name, degree in hubs)
+    common.emit(values, as_json, text)
+
+
+@click.command(epilog="\b\nExample:\n  undirected plot net.json -o graph.svg --top 80")
+@click.argument("network")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The picture (.svg, .png, .pdf).")
+@click.option("--top", type=click.IntRange(1), default=60, show_default=True, help="How many of the strongest edges.")
+@common.output_options
+def plot(network: str, output: str, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
+    """Draw the graph of NETWORK: blue edges join states that go together, red ones those that shun each other."""
+    from undirected import formats
+    from undirected.data.files import check_writable
+    from undirected.plots import check_picture, save_figure
+    from undirected.plots.graph import draw_graph
+
+    check_picture(output)
+    check_writable(output)
+    model = formats.load(network)
+    edges = model.graph().number_of_edges()
+    save_figure(draw_graph(model, top), output)
+    common.emit({"output": output, "edges": edges, "shown": min(edges, top)}, as_json, f"wrote {output}")
+
+
+@click.command(epilog="\b\nExample:\n  undirected convert net.mn net.json")
+@click.argument("source")
+@click.argument("target")
+@common.output_options
+def convert(source: str, target: str, as_json: bool, quiet: bool, debug: bool) -> None:
+    """Rewrite a network in another format; the suffixes decide (.json, .mn, .uai; .graphml to write only)."""
+    from undirected import formats
+
+    formats.suffix_of(target, formats.WRITABLE)
+    model = formats.load(source)
+    model.save(target)
+    if model.domain.named and target.lower().endswith((".mn", ".uai")):
+        common.remark("names of variables and states are not part of this format and were left out", quiet)
+    values = {"output": target, "n_variables": len(model.domain), "n_features": len(model.features)}
+    common.emit(values, as_json, f"wrote {target}")

@@ -1,0 +1,48 @@
+"""Networks whose variables are the pixels of a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from undirected.data.dataset import Dataset
+from undirected.network.graph import pair_weights
+from undirected.network.network import MarkovNetwork
+from undirected.plots.graph import APART, TOGETHER
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int], top: int = 120) -> Figure:
+    """Left, the strongest interactions on the grid of pixels; right, images above the probability of each pixel given the others."""
+    from matplotlib.figure import Figure
+
+    rows, columns = shape
+    n = len(images)
+    figure = Figure(figsize=(5.2 + 1.5 * n, 4.6), layout="constrained")
+    grid = figure.add_gridspec(2, n + 3)
+    axes = figure.add_subplot(grid[:, :3])
+    pairs = sorted(pair_weights(network.features, network.weights).items(), key=lambda item: -item[1][0])[:top]
+    strongest = pairs[0][1][0] if pairs else 1.0
+    for (a, b), (strength, signed) in reversed(pairs):
+        share = strength / strongest
+        axes.plot(
+            [a % columns, b % columns], [a // columns, b // columns], color=TOGETHER if signed >= 0 else APART,
+            linewidth=0.5 + 4 * share, alpha=0.3 + 0.6 * share, zorder=1,
+        )  # fmt: skip
+    place = np.arange(rows * columns)
+    axes.scatter(place % columns, place // columns, s=18, color="black", zorder=2)
+    axes.set(xlim=(-0.6, columns - 0.4), ylim=(rows - 0.4, -0.6), aspect="equal")
+    axes.set_axis_off()
+    axes.set_title(f"the {len(pairs)} strongest interactions\nblue: go together, red: shun each other", fontsize=9)
+    probability = network.conditionals(images)[:, 1::2].reshape(n, rows, columns)
+    for k in range(n):
+        for line, picture in enumerate((images.codes[k].reshape(shape), probability[k])):
+            panel = figure.add_subplot(grid[line, 3 + k])
+            panel.imshow(picture, cmap="gray_r", vmin=0, vmax=1)
+            panel.set(xticks=[], yticks=[])
+            if k == 0:
+                panel.set_ylabel("test digit" if line == 0 else "P(black | others)", fontsize=9)
+    return figure

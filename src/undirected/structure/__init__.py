@@ -1,0 +1,1 @@
+"""Structure learners: tables in, networks out."""

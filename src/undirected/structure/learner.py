@@ -1,0 +1,145 @@
+"""What all learners share: read, propose features, fit weights. They are scikit-learn estimators.
+
+scikit-learn calls columns features; ``n_features_in_`` below counts columns, everywhere else a feature is a conjunction.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from undirected.data.dataset import Dataset
+from undirected.data.readers import read_data
+from undirected.errors import DataError
+from undirected.features.feature_set import FeatureSet
+from undirected.kernels.types import Array
+from undirected.network.network import MarkovNetwork
+from undirected.weights.fit import WeightFit, fit_weights
+
+
+class Learner(BaseEstimator):  # type: ignore[misc]
+    """Base of the learners. A subclass has `propose` and the parameters that `fit` reads: ``l1, sd, tol, prune, threads,
+    memory, time_budget, progress, bins, missing``."""
+
+    l1: float
+    sd: float
+    tol: float
+    prune: bool
+    threads: int | None
+    memory: int
+    time_budget: float | None
+    progress: Any
+    bins: int
+    missing: str
+
+    network_: MarkovNetwork
+    fit_: WeightFit
+
+    @abstractmethod
+    def propose(self, data: Dataset) -> FeatureSet:
+        """Candidate features from the training table."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn a network.
+
+        Parameters
+        ----------
+        X
+            A table: anything `undirected.read_data` takes.
+        y
+            Ignored; there is no target.
+        sample_weight
+            One weight a row; a weight of two equals a repeated row.
+        """
+        data = self._training_table(X, sample_weight)
+        data.require_complete("learning")
+        proposed = self.propose(data)
+        features = proposed.union(FeatureSet.atomic(data.domain))
+        self.fit_ = fit_weights(
+            features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
+            time_budget=self.time_budget, progress=self.progress,
+        )  # fmt: skip
+        self.network_ = self._kept(self.fit_)
+        self.domain_ = data.domain
+        return self
+
+    def _kept(self, fit: WeightFit) -> MarkovNetwork:
+        """The network; pruning leaves out zero weights, but never an atomic feature."""
+        network = fit.network()
+        if not self.prune:
+            return network
+        keep = (fit.weights != 0) | (fit.features.lengths == 1)
+        return MarkovNetwork(fit.features.subset(keep), fit.weights[keep])
+
+    def _training_table(self, X: Any, sample_weight: Any) -> Dataset:
+        if isinstance(X, Dataset | str | os.PathLike):
+            data = read_data(X, bins=self.bins, missing=self.missing)
+            if sample_weight is not None:
+                data = Dataset(data.domain, data.codes, sample_weight, data.source, data.lines)
+            self.n_features_in_ = len(data.domain)
+            return data
+        names = _names(X)
+        array = validate_data(self, X, dtype=None, accept_sparse=True, ensure_all_finite=self._finite(), ensure_min_samples=1)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, array, dtype=float, ensure_non_negative=True)
+            keep = weights > 0
+            if not keep.any():
+                raise DataError("all sample weights are zero; at least one row must count")
+            array, weights = array[np.flatnonzero(keep)], weights[keep]
+        return read_data(_frame(array, names), bins=self.bins, missing=self.missing, weights=weights)
+
+    def _finite(self) -> bool | str:
+        return True if self.missing == "error" else "allow-nan"
+
+    def _test_table(self, X: Any) -> Dataset:
+        check_is_fitted(self, "network_")
+        if not isinstance(X, Dataset | str | os.PathLike):
+            names = _names(X)
+            array = validate_data(self, X, dtype=None, accept_sparse=True, ensure_all_finite=self._finite(), reset=False)
+            X = _frame(array, names)
+        return read_data(X, domain=self.domain_)
+
+    def score_samples(self, X: Any) -> Array:
+        """The pseudo-log-likelihood of each row."""
+        return self.network_.pll_terms(self._test_table(X), self.threads)[0]
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean pseudo-log-likelihood of the rows; higher is better."""
+        return self.network_.pll(self._test_table(X), self.threads)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        tags.input_tags.sparse = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
+
+
+class _NamedArray:
+    """Columns with names, in the shape of a frame."""
+
+    __module__ = "pandas"  # read_raw takes frames by their module
+
+    def __init__(self, array: Array, names: list[str]) -> None:
+        self.columns = names
+        self._column = {name: array[:, k] for k, name in enumerate(names)}
+
+    def __getitem__(self, name: str) -> Array:
+        return self._column[name]
+
+
+def _names(X: Any) -> list[str] | None:
+    columns = getattr(X, "columns", None)
+    return None if columns is None else [str(c) for c in columns]
+
+
+def _frame(array: Any, names: list[str] | None) -> Any:
+    return array if names is None else _NamedArray(array, names)
