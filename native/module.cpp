@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "blocks.hpp"
 #include "gssl.hpp"
 #include "pool.hpp"
 #include "problem.hpp"
@@ -162,6 +163,20 @@ NB_MODULE(_native, m) {
             return nb::make_tuple(owned(std::move(g.start)), owned(std::move(g.literals)), owned(std::move(g.count)), g.n_listed, g.n_unique);
         },
         nb::arg("start"), nb::arg("literals"), nb::arg("n_generated"), nb::arg("threshold"), nb::arg("seed"), nb::arg("threads"));
-    m.def("hardware_threads", &hardware_threads);
+    m.def(
+        "times_blocks",
+        [](In<std::int64_t> start, In<std::int32_t> members, In<float> matrices, In<float> x, In<float> y, int n_threads) {
+            const std::int64_t n = std::int64_t(x.shape(0)), n_blocks = std::int64_t(start.shape(0)) - 1;
+            std::int64_t entries = 0;
+            for (std::int64_t b = 0; b < n_blocks; ++b) entries += (start.data()[b + 1] - start.data()[b]) * (start.data()[b + 1] - start.data()[b]);
+            expect(x.shape(0) == y.shape(0) && entries == std::int64_t(matrices.shape(0)), "blocks do not fit");
+            std::vector<float> out_x(n), out_y(n);
+            {
+                nb::gil_scoped_release unlocked;
+                times_blocks(n, n_blocks, start.data(), members.data(), matrices.data(), x.data(), y.data(), out_x.data(), out_y.data(), n_threads);
+            }
+            return nb::make_tuple(owned(std::move(out_x)), owned(std::move(out_y)));
+        },
+        nb::arg("start"), nb::arg("members"), nb::arg("matrices"), nb::arg("x"), nb::arg("y"), nb::arg("threads"));
     m.def("instruction_set", [] { return has_avx2() ? "avx2" : "baseline"; });
 }

@@ -97,6 +97,7 @@ struct Scratch {
                      std::uint64_t* out);                                                                           \
     std::int64_t count_bits(const std::uint64_t* words, std::int64_t n);                                            \
     std::int32_t list_bits(const std::uint64_t* words, std::int64_t n, std::uint16_t* out);                         \
+    void times_rows(const float* matrix, std::int64_t n, const float* x, const float* y, float* out_x, float* out_y); \
     void keep_bits(const std::uint64_t* words, std::int64_t n, const float* values, float factor, float* out);       \
     }
 

@@ -467,6 +467,31 @@ std::int64_t count_bits(const std::uint64_t* words, std::int64_t n) {
 
 std::int32_t list_bits(const std::uint64_t* words, std::int64_t n, std::uint16_t* out) { return bits_to_list(words, n, out); }
 
+// A square matrix times two vectors.
+void times_rows(const float* matrix, std::int64_t n, const float* x, const float* y, float* out_x, float* out_y) {
+    const std::int64_t whole = n / 8 * 8;
+    for (std::int64_t i = 0; i < n; ++i) {
+        const float* row = matrix + i * n;
+        Real<float> sx{}, sy{};
+        for (std::int64_t k = 0; k < whole; k += 8) {
+            const Real<float> m = load<Real<float>>(row + k);
+            sx += m * load<Real<float>>(x + k);
+            sy += m * load<Real<float>>(y + k);
+        }
+        float ax = 0, ay = 0;
+        for (int k = 0; k < 8; ++k) {
+            ax += sx[k];
+            ay += sy[k];
+        }
+        for (std::int64_t k = whole; k < n; ++k) {
+            ax += row[k] * x[k];
+            ay += row[k] * y[k];
+        }
+        out_x[i] = ax;
+        out_y[i] = ay;
+    }
+}
+
 // factor * values where the bit is set, zero elsewhere.
 void keep_bits(const std::uint64_t* words, std::int64_t n, const float* values, float factor, float* out) {
     for (std::int64_t w = 0; w < n; ++w)

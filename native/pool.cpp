@@ -111,9 +111,4 @@ void parallel_for(std::int64_t n_tasks, int n_threads, const std::function<void(
     if (job.error) std::rethrow_exception(job.error);
 }
 
-int hardware_threads() {
-    const unsigned found = std::thread::hardware_concurrency();
-    return found == 0 ? 1 : static_cast<int>(found);
-}
-
 }  // namespace undirected

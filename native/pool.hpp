@@ -10,6 +10,4 @@ namespace undirected {
 // An exception thrown by a task is rethrown here once all tasks have ended.
 void parallel_for(std::int64_t n_tasks, int n_threads, const std::function<void(std::int64_t)>& body);
 
-int hardware_threads();
-
 }  // namespace undirected

@@ -112,12 +112,13 @@ Problem::Problem(const Table& table, const Features& features, std::int64_t memo
     plan_.row_weight_single = row_weight_single_.data();
     lay_out_columns();
     // Chunks keep a block's logits in the second-level cache; groups of chunks are what threads share when there are few panels.
-    plan_.chunk_rows = plan_.n_panels >= 8 ? 8192 : 2048;
+    plan_.chunk_rows = plan_.n_panels >= 8 || plan_.n_rows <= 8192 ? 8192 : 2048;
     plan_.n_chunks = std::int32_t((plan_.n_rows + plan_.chunk_rows - 1) / plan_.chunk_rows);
     plan_.n_groups = std::max(1, std::min(plan_.n_chunks, (16 + plan_.n_panels - 1) / std::max(1, plan_.n_panels)));
     std::vector<Place> places = find_contexts(features);
     count_rows(features, n_threads);
     make_cells(std::move(places), n_threads);
+    renumber();
     list_rows(features, memory, n_threads);
     plan_.lists = lists_.data();
     plan_.list_start = list_start_.data();
@@ -227,6 +228,8 @@ std::vector<Problem::Place> Problem::find_contexts(const Features& features) {
         }
     }
     owner_start_[features.n] = plan_.n_contexts = table.size();
+    number_.resize(plan_.n_contexts);
+    std::iota(number_.begin(), number_.end(), 0);
     return places;
 }
 
@@ -257,7 +260,7 @@ void Problem::for_contexts(const Features& features, int n_threads, const Visit&
             }
             const std::uint64_t* rest = suffix.data() + skip_to_[c] * n_words;
             for (std::int64_t w = 0; w < n_words; ++w) both[w] = prefix[w] & rest[w];
-            visit(c, both);
+            visit(number_[c], both);
         }
     };
     parallel_for(n_tasks, n_threads, [&](std::int64_t task) {
@@ -351,6 +354,28 @@ void Problem::make_cells(std::vector<Place> places, int n_threads) {
     }
 }
 
+// Contexts numbered in the order in which cells come to them, so that their lists are read one after another.
+void Problem::renumber() {
+    std::vector<std::int32_t> to(plan_.n_contexts, -1);
+    std::int32_t next = 0;
+    for (std::int32_t& context : cell_context_) {
+        if (to[context] < 0) to[context] = next++;
+        context = to[context];
+    }
+    for (std::int32_t& number : to)
+        if (number < 0) number = next++;
+    const auto count = count_;
+    const auto complement = complement_;
+    const auto starts = list_start_;
+    for (std::int64_t c = 0; c < plan_.n_contexts; ++c) {
+        count_[to[c]] = count[c];
+        complement_[to[c]] = complement[c];
+        for (std::int64_t chunk = 0; chunk < plan_.n_chunks; ++chunk)
+            list_start_[chunk * plan_.n_contexts + to[c]] = starts[chunk * plan_.n_contexts + c];
+    }
+    number_ = std::move(to);
+}
+
 // Row lists for the contexts that are worked by list, as many as the budget allows, those that serve most cells first;
 // the literals of the others, whose rows are found on the fly.
 void Problem::list_rows(const Features& features, std::int64_t memory, int n_threads) {
@@ -387,17 +412,21 @@ void Problem::list_rows(const Features& features, std::int64_t memory, int n_thr
         at += std::exchange(list_start_[k], at) * listed[k % plan_.n_contexts];
     list_start_.back() = at;
     unlisted_.assign(plan_.n_contexts, 0);
-    literal_start_.assign(plan_.n_contexts + 1, 0);
+    std::vector<std::int64_t> owner(plan_.n_contexts), found(plan_.n_contexts);  // by number: feature, and place of discovery
     for (std::int64_t j = 0; j < features.n; ++j)
-        for (std::int64_t c = owner_start_[j]; c < owner_start_[j + 1]; ++c) {
-            unlisted_[c] = !listed[c];
-            if (by_bits[c] || (by_list[c] && !listed[c]))
-                for (std::int64_t k = features.start[j]; k < features.start[j + 1]; ++k) {
-                    const std::int64_t place = k - features.start[j];
-                    if (place < skip_from_[c] || place >= skip_to_[c]) literals_.push_back(features.literals[k]);
-                }
-            literal_start_[c + 1] = std::int64_t(literals_.size());
+        for (std::int64_t k = owner_start_[j]; k < owner_start_[j + 1]; ++k) {
+            owner[number_[k]] = j;
+            found[number_[k]] = k;
         }
+    literal_start_.assign(plan_.n_contexts + 1, 0);
+    for (std::int64_t c = 0; c < plan_.n_contexts; ++c) {
+        unlisted_[c] = !listed[c];
+        const std::int64_t from = features.start[owner[c]], to = features.start[owner[c] + 1];
+        if (by_bits[c] || (by_list[c] && !listed[c]))
+            for (std::int64_t k = from; k < to; ++k)
+                if (k - from < skip_from_[found[c]] || k - from >= skip_to_[found[c]]) literals_.push_back(features.literals[k]);
+        literal_start_[c + 1] = std::int64_t(literals_.size());
+    }
     lists_.resize(at);
     for_contexts(features, n_threads, [&](std::int64_t c, std::uint64_t* words) {
         if (!listed[c]) return;
@@ -498,6 +527,7 @@ void Problem::run(Evaluation<T>& e, int n_threads) {
 }
 
 void Problem::gather(const std::vector<double>& cells, bool square, double* out, int n_threads) {
+    n_threads = light_threads(n_threads);
     const std::int64_t step = 4096, n_tasks = (n_features_ + step - 1) / step;
     parallel_for(n_tasks, n_threads, [&](std::int64_t task) {
         for (std::int64_t j = task * step; j < std::min(n_features_, (task + 1) * step); ++j) {
@@ -516,6 +546,7 @@ void Problem::gather(const std::vector<double>& cells, bool square, double* out,
 
 template <class T>
 Evaluation<T> Problem::prepare(int pass, const double* weights, const double* direction, Buffers<T>& buffers, int n_threads) {
+    n_threads = light_threads(n_threads);
     spread_weights(weights, buffers.weights, n_threads);
     if (direction != nullptr) spread_weights(direction, buffers.direction, n_threads);
     collect_forward(weights, direction, n_threads);

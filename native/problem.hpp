@@ -72,12 +72,15 @@ private:
     void for_contexts(const Features& features, int n_threads, const Visit& visit);
     void count_rows(const Features& features, int n_threads);
     void make_cells(std::vector<Place> places, int n_threads);
+    void renumber();
     void list_rows(const Features& features, std::int64_t memory, int n_threads);
     template <class T>
     void spread_weights(const double* weights, std::vector<T>& cells, int n_threads);
     void collect_forward(const double* first, const double* second, int n_threads);
     template <class T>
     void run(Evaluation<T>& e, int n_threads);
+    // Waking threads costs more than a short walk over the links.
+    int light_threads(int n_threads) const { return links_.size() < (std::size_t(1) << 16) ? 1 : n_threads; }
     void gather(const std::vector<double>& cells, bool square, double* out, int n_threads);
     template <class T>
     Evaluation<T> prepare(int pass, const double* weights, const double* direction, Buffers<T>& buffers, int n_threads);
@@ -96,8 +99,9 @@ private:
     std::vector<std::int32_t> literals_, cell_context_, panel_blocks_, panel_variables_;
     std::vector<PanelVariable> variables_;
     // contexts by their first feature: the literals [skip_from, skip_to) of that feature are left out
-    std::vector<std::int64_t> owner_start_;  // [n_features + 1] contexts owned
+    std::vector<std::int64_t> owner_start_;  // [n_features + 1] contexts owned, in order of discovery
     std::vector<std::int32_t> skip_from_, skip_to_;
+    std::vector<std::int32_t> number_;  // of each context, by discovery; made the order of first use by `renumber`
     std::vector<Link> links_;               // by block, then unit
     std::vector<std::int64_t> feature_start_;
     std::vector<std::uint32_t> feature_units_;  // 2 * unit + (sign is minus)

@@ -148,7 +148,7 @@ def _from_sparse(matrix: Any, source: str) -> RawTable:
 
 def _read_path(text: str, format: str | None, header: bool | None) -> RawTable:
     name, split = text, None
-    if not Path(text).exists() and ":" in text and text.rpartition(":")[2] in SPLITS:
+    if not Path(text).exists() and ":" in Path(text).name[1:]:
         name, _, split = text.rpartition(":")
     path = Path(name)
     if not path.exists():
@@ -287,14 +287,14 @@ def _sniff(text: str) -> str:
 def _is_header(first: list[str], rows: list[list[str]]) -> bool:
     """A first row that cannot be data: text over numbers, or distinct words none of which comes again in its column."""
     cells = [c.strip() for c in first]
-    if any(as_number(c) is not None or c in MISSING_TEXTS for c in cells) or len(set(cells)) != len(cells):
+    if any(as_number(c) is not None or c in MISSING_TEXTS for c in cells):
         return False
     if not rows:
         return True
     columns = list(zip(*rows, strict=True))
     if any(all(as_number(c) is not None for c in col if c.strip() not in MISSING_TEXTS) for col in columns):
         return True
-    return not any(cell in {c.strip() for c in column} for cell, column in zip(cells, columns, strict=True))
+    return len(set(cells)) == len(cells) and not any(cell in {c.strip() for c in column} for cell, column in zip(cells, columns, strict=True))
 
 
 def _parse_libra(text: str, name: str) -> RawTable:

@@ -145,6 +145,18 @@ def _design(truth: Array, base: Array, start: Array, literals: Array, variance: 
     return sp.csc_matrix((np.ones(len(indices)), indices, indptr), shape=shape).tocsr()
 
 
+def times_blocks(start: Array, members: Array, matrices: Array, x: Array, y: Array, threads: int) -> tuple[Array, Array]:
+    """Sums of small square matrices, laid one after another, acting on overlapping parts of two vectors."""
+    out = np.zeros((2, len(x)), dtype=np.float32)
+    at = 0
+    for a, b in zip(start[:-1], start[1:], strict=True):
+        block = matrices[at : at + (b - a) ** 2].reshape(b - a, b - a)
+        np.add.at(out[0], members[a:b], block @ x[members[a:b]])
+        np.add.at(out[1], members[a:b], block @ y[members[a:b]])
+        at += (b - a) ** 2
+    return out[0], out[1]
+
+
 def gssl_generate(
     start: Array, literals: Array, n_generated: int, threshold: int, seed: int, threads: int
 ) -> tuple[Array, Array, Array, int, int]:

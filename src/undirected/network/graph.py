@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 def pair_weights(features: FeatureSet, weights: Array) -> dict[tuple[int, int], tuple[float, float]]:
     """For each pair of variables that share a feature of non-zero weight: (strength, signed sum).
 
-    Strength is the sum of absolute weights; the sign of a literal on a variable's first state is turned, so that a positive
-    sum means that the two variables' later states go together.
+    A feature of length L counts with its weight times 2^(2 - L), its share in the interaction of the two when the other
+    variables are left to chance. Strength adds up absolute values; in the signed sum a literal on a variable's first state
+    turns the sign, so that a positive sum means that the two variables' later states go together.
     """
     out: dict[tuple[int, int], tuple[float, float]] = {}
     n = features.domain.n_literals
@@ -29,7 +30,7 @@ def pair_weights(features: FeatureSet, weights: Array) -> dict[tuple[int, int], 
             up = 1 if literal % n > base[v] else -1
             direction[v] = up if literal < n else -up
         members = sorted(direction)
-        w = float(weights[j])
+        w = float(weights[j]) * 2.0 ** (2 - len(members))
         for i, a in enumerate(members):
             for b in members[i + 1 :]:
                 strength, signed = out.get((a, b), (0.0, 0.0))

@@ -58,6 +58,8 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """
         data = self._training_table(X, sample_weight)
         data.require_complete("learning")
+        if not data.total_weight > 0:
+            raise DataError(f"{data.source}: no row has a weight above zero")
         proposed = self.propose(data)
         features = proposed.union(FeatureSet.atomic(data.domain))
         self.fit_ = fit_weights(

@@ -4,90 +4,139 @@ The Hessian of a pseudo-likelihood is a sum of one term per variable, and a vari
 mention it. So take for each variable the features that mention it, estimate their part of the Hessian from the variable's
 own term on a sample of rows, scaled to the full diagonal, invert that, and add the inverses up (an overlapping additive
 Schwarz preconditioner; docs/engine.md has the measurements). It turns several hundred quasi-Newton steps into a few dozen.
+Where there are few features, the terms are added up first and factorised as one matrix.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from scipy.linalg import lapack
 
+from undirected.kernels import backend
 from undirected.kernels.types import Array
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
 
 SAMPLE_ROWS = 2048
+WHOLE_SAMPLE_ROWS = 4096
 MAX_BLOCK = 512
+MAX_WHOLE = 1024
+
+
+class WholeMatrix:
+    """The terms of all variables added up over the features marked ``free``, and factorised as one matrix."""
+
+    def __init__(self, objective: PseudoLikelihood, weights: Array, diagonal: Array, ridge: float, free: Array) -> None:
+        place = np.cumsum(free) - 1
+        self._members = np.flatnonzero(free)
+        total = np.zeros((len(self._members), len(self._members)), dtype=np.float32)
+        for part, gram in _estimates(objective, weights, free, WHOLE_SAMPLE_ROWS, len(free), lambda members, gram: gram):
+            total[np.ix_(place[part], place[part])] += gram
+        self._factor, failed = lapack.spotrf(_scaled(total, diagonal[free], ridge), lower=1, clean=0)
+        self._rest = 1 / diagonal
+        if failed:
+            self._members = self._members[:0]
+
+    def both(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Two vectors multiplied at the cost of one."""
+        out = np.stack([self._rest * x, self._rest * y])
+        if len(self._members):
+            inside = np.stack([x, y], axis=1)[self._members].astype(np.float32)
+            out[:, self._members] = lapack.spotrs(self._factor, inside, lower=1)[0].T
+        return out[0], out[1]
 
 
 class VariableBlocks:
-    """Built at a point ``weights`` for the features marked ``free``; other features are scaled by the diagonal alone.
+    """One inverse per variable over the features marked ``free``; other features are scaled by the diagonal alone.
 
     ``diagonal`` is the diagonal of the Hessian with the ridge 1/sd^2 included. Variables with more than ``MAX_BLOCK`` free
-    features have them cut into blocks of neighbours in canonical order. Call it to multiply a vector.
+    features have them cut into blocks of neighbours in the order given.
     """
 
     def __init__(self, objective: PseudoLikelihood, weights: Array, diagonal: Array, ridge: float, free: Array) -> None:
-        problem, threads = objective.problem, objective.threads
-        problem.sample(weights, sample_stride(objective), threads)
-        jobs = [(v, block) for v, block in _blocks(objective, free)]
+        self.threads = objective.threads
 
-        def invert(job: tuple[int, Array]) -> tuple[Array, Array]:
-            v, members = job
-            design = problem.design(v, members)
-            gram = design @ design.T
-            own = gram.diagonal().copy()
-            full = diagonal[members].astype(np.float32)
-            seen = own > 1e-3 * full
-            scale = np.sqrt(np.where(seen, np.maximum(full - ridge, 0) / np.where(seen, own, 1), 0)).astype(np.float32)
-            gram *= scale
-            gram *= scale[:, None]
-            gram[np.diag_indices(len(members))] = full * (1 + 1e-4)
-            return members, np.linalg.inv(gram)
+        def inverse(members: Array, gram: Array) -> Array:
+            return np.linalg.inv(_scaled(gram, diagonal[members], ridge))
 
-        with ThreadPoolExecutor(threads) as pool:
-            self.blocks = list(pool.map(invert, jobs))
-        self.diagonal = diagonal
-        times = np.zeros(len(diagonal))
-        for members, _ in self.blocks:
-            times[members] += 1
+        blocks = _estimates(objective, weights, free, SAMPLE_ROWS, MAX_BLOCK, inverse)
+        self._start = np.concatenate([[0], np.cumsum([len(members) for members, _ in blocks])]).astype(np.int64)
+        self._members = np.concatenate([np.zeros(0, np.int32), *(members for members, _ in blocks)]).astype(np.int32)
+        self._matrices = np.concatenate([np.zeros(0, np.float32), *(matrix.ravel() for _, matrix in blocks)])
+        times = np.bincount(self._members, minlength=len(diagonal))
         self._share = np.where(times > 0, 1 / np.sqrt(np.maximum(times, 1)), 0)
         self._rest = np.where(times > 0, 0, 1 / diagonal)
 
-    def __call__(self, vector: Array) -> Array:
-        shared = (self._share * vector).astype(np.float32)
-        out = np.zeros(len(vector), dtype=np.float32)
-        for members, inverse in self.blocks:
-            out[members] += inverse @ shared[members]
-        return self._rest * vector + self._share * out
+    def both(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Two vectors multiplied at the cost of one."""
+        shared = [(self._share * v).astype(np.float32) for v in (x, y)]
+        out = backend().module.times_blocks(self._start, self._members, self._matrices, *shared, self.threads)
+        return self._rest * x + self._share * out[0], self._rest * y + self._share * out[1]
 
 
-def sample_stride(objective: PseudoLikelihood) -> int:
-    return max(1, len(objective.table) // SAMPLE_ROWS)
+class Diagonal:
+    """Scaling by the diagonal of the Hessian, with the same interface."""
+
+    def __init__(self, diagonal: Array) -> None:
+        self._inverse = 1 / diagonal
+
+    def both(self, x: Array, y: Array) -> tuple[Array, Array]:
+        return self._inverse * x, self._inverse * y
 
 
-def _blocks(objective: PseudoLikelihood, free: Array) -> list[tuple[int, Array]]:
+def _scaled(estimate: Array, diagonal: Array, ridge: float) -> Array:
+    """An estimated Hessian, scaled so that its diagonal is the true one."""
+    own = estimate.diagonal().copy()
+    full = diagonal.astype(np.float32)
+    seen = own > 1e-3 * full
+    scale = np.sqrt(np.where(seen, np.maximum(full - ridge, 0) / np.where(seen, own, 1), 0)).astype(np.float32)
+    estimate *= scale
+    estimate *= scale[:, None]
+    estimate[np.diag_indices(len(full))] = full * (1 + 1e-4)
+    return estimate
+
+
+def _estimates(
+    objective: PseudoLikelihood, weights: Array, free: Array, rows: int, most: int, then: Callable[[Array, Array], Array]
+) -> list[tuple[Array, Array]]:
+    """For each block its features and ``then(features, Gram matrix of its variable's term on a sample of rows)``."""
+    problem = objective.problem
+    problem.sample(weights, max(1, len(objective.table) // rows), objective.threads)
+
+    def work(job: tuple[int, Array]) -> tuple[Array, Array]:
+        design = problem.design(*job)
+        return job[1], then(job[1], design @ design.T)
+
+    with ThreadPoolExecutor(objective.threads) as pool:
+        return list(pool.map(work, _blocks(objective, free, most)))
+
+
+def _blocks(objective: PseudoLikelihood, free: Array, most: int) -> list[tuple[int, Array]]:
+    """Each variable with the free features that mention it, at most so many at a time."""
     features = objective.features
-    owner, variable = features.owner, features.variables
-    keep = free[owner]
-    owner, variable = owner[keep], variable[keep]
-    pairs = np.unique(variable.astype(np.int64) * len(features) + owner)
+    keep = free[features.owner]
+    pairs = np.unique(features.variables[keep].astype(np.int64) * len(features) + features.owner[keep])
     variable, owner = np.divmod(pairs, max(1, len(features)))
     n_states = features.domain.n_states
-    out = []
     bounds = np.searchsorted(variable, np.arange(len(n_states) + 1))
+    out = []
     for v in np.flatnonzero((np.diff(bounds) > 0) & (n_states > 1)):
         members = owner[bounds[v] : bounds[v + 1]].astype(np.int32)
-        for part in np.array_split(members, -(-len(members) // MAX_BLOCK)):
+        for part in np.array_split(members, -(-len(members) // most)):
             out.append((int(v), np.ascontiguousarray(part)))
     return out
 
 
 def build_cost(objective: PseudoLikelihood) -> float:
     """Rough seconds on one core, from sizes alone, so that decisions do not depend on the clock."""
-    rows = min(len(objective.table), SAMPLE_ROWS)
-    everything = np.ones(len(objective), dtype=bool)
-    sizes = np.array([len(part) for _, part in _blocks(objective, everything)], dtype=float)
-    return float((sizes**2 * rows * 2).sum() / 40e9 + (2 * sizes**3).sum() / 15e9 + (sizes * rows).sum() / 1e9)
+    n = len(objective)
+    rows = min(len(objective.table), WHOLE_SAMPLE_ROWS if n <= MAX_WHOLE else SAMPLE_ROWS)
+    blocks = _blocks(objective, np.ones(n, dtype=bool), n if n <= MAX_WHOLE else MAX_BLOCK)
+    sizes = np.array([len(part) for _, part in blocks], dtype=float)
+    inverses = float(n) ** 3 / 3 if n <= MAX_WHOLE else float((2 * sizes**3).sum())
+    return float((sizes**2 * rows).sum() / 40e9 + inverses / 15e9 + (sizes * rows).sum() / 1e9)
 
 
 def evaluation_cost(objective: PseudoLikelihood) -> float:

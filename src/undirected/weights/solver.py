@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from undirected.kernels.types import Array
-from undirected.weights.preconditioner import VariableBlocks, build_cost, evaluation_cost
+from undirected.weights.preconditioner import MAX_WHOLE, Diagonal, VariableBlocks, WholeMatrix, build_cost, evaluation_cost
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
 
 MEMORY_PAIRS = 12
@@ -49,9 +49,10 @@ class ElasticNet:
 
     def __init__(self, objective: PseudoLikelihood) -> None:
         self.objective = objective
-        self.metric: VariableBlocks | None = None
+        self.metric: WholeMatrix | VariableBlocks | Diagonal | None = None
         ratio = build_cost(objective) / evaluation_cost(objective)
-        self.first_build = int(np.clip(ratio / 2, 2, 60))
+        # One matrix for all features is worth building early; blocks only once as much has been spent on steps without them.
+        self.first_build = int(np.clip(ratio / 4 if len(objective) <= MAX_WHOLE else 1.5 * ratio, 4, 100))
         self.rebuild_after = int(np.clip(ratio, 12, 400))
 
     def solve(
@@ -138,7 +139,7 @@ class _Run:
                     self.to_double()
                     value, gradient, _ = self.evaluate(w)
                 if self.l1 > 0 and iteration % FULL_GRADIENT_EVERY == 0:
-                    value, gradient = self.choose_active(w)
+                    value, gradient = self.choose_active(w, value, gradient)
         except KeyboardInterrupt:
             stopped_by = "interrupt"
         return self.certify(w, stopped_by, iteration)
@@ -153,10 +154,11 @@ class _Run:
         violation = self.violation(pseudo_gradient(w, gradient, self.l1))
         return Outcome(w, value, violation, "tolerance" if violation <= self.tol else stopped_by, iteration)
 
-    def choose_active(self, w: Array) -> tuple[float, Array]:
+    def choose_active(self, w: Array, value: float, gradient: Array) -> tuple[float, Array]:
         """A full gradient, after which features that rest at zero well inside the penalty are left out for a while."""
-        self.restrict(None)
-        value, gradient, _ = self.evaluate(w)
+        if self.active is not None:
+            self.restrict(None)
+            value, gradient, _ = self.evaluate(w)
         active = (w != 0) | (np.abs(gradient) > 0.9 * self.l1)
         if active.mean() < 0.9:
             self.restrict(active)
@@ -164,31 +166,31 @@ class _Run:
         return value, gradient
 
     def refresh_metric(self, w: Array, slope: Array) -> None:
+        """Scale by the diagonal at first; pay for the blocks once their cost has gone into steps without them."""
         owner = self.owner
-        wait = owner.first_build if owner.metric is None else owner.rebuild_after
         self.since_build += 1
-        diagonal_only = owner.metric is None and self.since_build in (1, 3)
-        if self.since_build <= wait and not diagonal_only:
+        built = isinstance(owner.metric, WholeMatrix | VariableBlocks)
+        if owner.metric is not None and self.since_build <= (owner.rebuild_after if built else owner.first_build):
             return
         _, _, diagonal = self.evaluate(w, curvature=True)
         assert diagonal is not None
         diagonal = np.maximum(diagonal, 1e-8 * self.objective.total_weight)
-        if diagonal_only and self.since_build <= wait:
-            self.diagonal = diagonal
-            return
-        free = (w != 0) | (slope != 0)
-        owner.metric = VariableBlocks(self.objective, w, diagonal, self.ridge, free)
+        if built:
+            owner.rebuild_after *= 2  # the nearer the end, the less the curvature changes
+        if owner.metric is None:
+            owner.metric = Diagonal(diagonal)
+        else:
+            free = (w != 0) | (slope != 0)
+            kind = WholeMatrix if int(free.sum()) <= MAX_WHOLE else VariableBlocks
+            owner.metric = kind(self.objective, w, diagonal, self.ridge, free)
         self.since_build = 0
-
-    def scale(self, vector: Array) -> Array:
-        return vector / self.diagonal if self.owner.metric is None else self.owner.metric(vector)
 
     def direction(self, slope: Array, free: Array) -> Array:
         """Minus the quasi-Newton inverse times the slope, within the free features."""
         pairs = []
         for s, y in self.steps:
             if self.l1 > 0:
-                s, y = np.where(free, s, 0), np.where(free, y, 0)
+                s, y = s * free, y * free
             sy = float(s @ y)
             if sy > 1e-10 * np.sqrt(float(s @ s) * float(y @ y)):
                 pairs.append((s, y, sy))
@@ -198,10 +200,12 @@ class _Run:
             a = float(s @ q) / sy
             q = q - a * y
             used.append(a)
-        q = self.scale(q)
+        metric = self.owner.metric
+        assert metric is not None
+        last = pairs[-1][1] if pairs else q
+        q, scaled_last = metric.both(q, last)
         if pairs:
-            s, y, sy = pairs[-1]
-            q *= sy / float(y @ self.scale(y))
+            q *= pairs[-1][2] / float(last @ scaled_last)
         for (s, y, sy), a in zip(pairs, reversed(used), strict=True):
             q += s * (a - float(y @ q) / sy)
         return -np.where(free, q, 0)
@@ -215,7 +219,7 @@ class _Run:
             d[(w == 0) & (d * slope >= 0)] = 0
         if float(d @ slope) >= 0:
             self.steps.clear()
-            d = np.where(free, -self.scale(np.where(free, slope, 0)), 0)
+            d = self.direction(slope, free)
             if self.l1 > 0:
                 d[(w == 0) & (d * slope >= 0)] = 0
         t = 1.0

@@ -1,0 +1,175 @@
+"""Weight learning against the obvious programs, as ratios measured in one run.
+
+    UNDIRECTED_DATA=folder python benchmarks/weights.py --features folder        # everything, about an hour
+    UNDIRECTED_DATA=folder python benchmarks/weights.py --features folder --only nltcs,dna
+
+`--features` names the folder with `fixtures/` and `features/` (.mn files). Prints Markdown; benchmarks/README.md keeps a copy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from rivals import loop_over_variables, pairwise_pll, rival_seconds
+from threadpoolctl import threadpool_limits
+
+import undirected
+from undirected import FeatureSet, MarkovNetwork, datasets, fit_path, fit_weights
+
+GAP = 1e-6
+SETS = [
+    ("nltcs", "fixtures/nltcs.nonzero.mn"),
+    ("nltcs", "fixtures/nltcs.default.mn"),
+    ("dna", "fixtures/dna.nonzero.mn"),
+    ("dna", "features/dna.default.mn"),
+    ("plants", "features/plants.nonzero.mn"),
+    ("accidents", "features/accidents.nonzero.mn"),
+    ("bnetflix", "features/bnetflix.nonzero.mn"),
+]
+NINE = [(l1, sd) for l1 in (1, 5, 10) for sd in (0.1, 0.5, 1)]
+
+
+class Enough(Exception):
+    pass
+
+
+def our_seconds(features, table, l1, sd, target, threads):
+    """Seconds from nothing (distinct rows apart, as for the rival) to an objective of at most `target`."""
+    began = time.perf_counter()
+
+    def progress(iteration, objective, violation):
+        if objective <= target:
+            raise Enough(time.perf_counter() - began)
+
+    try:
+        fit_weights(features, table, l1, sd, tol=1e-9, threads=threads, progress=progress)
+    except Enough as reached:
+        return reached.args[0]
+    return float("inf")
+
+
+def feature_sets(folder, only, limit):
+    print(f"\n### Time to a relative gap of {GAP:g}, seconds, construction included\n")
+    print("| data, features | F | l1, sd | rival (evaluations) | ours, 1 thread | ours, 2 threads | ratio, 1 | ratio, 2 |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    for name, file in SETS:
+        if name not in only:
+            continue
+        network = MarkovNetwork.load(folder / file)
+        table = undirected.read_data(name, domain=network.domain).distinct
+        assert table.columns is not None  # both sides start from distinct rows
+        for l1, sd in ((0, 1.0), (1, 0.5)):
+            best = fit_weights(network.features, table, l1, sd, tol=1e-7).objective
+            target = best * (1 + GAP)
+            ours = [min(our_seconds(network.features, table, l1, sd, target, t) for _ in range(2)) for t in (1, 2)]
+            rival, evaluations, _ = rival_seconds(network.features, table, l1, sd, target, limit)
+            who = "L-BFGS-B" if l1 == 0 else "OWL-QN"
+            print(
+                f"| {name}, {Path(file).stem.split('.')[1]} | {len(network.features):,} | {l1}, {sd:g} | {who} {shown(rival, limit)} ({evaluations}) "
+                f"| {ours[0]:.3f} | {ours[1]:.3f} | {ratio(rival, limit, ours[0])} | {ratio(rival, limit, ours[1])} |",
+                flush=True,
+            )
+
+
+def shown(seconds, limit):
+    return f"> {limit:.0f}" if np.isinf(seconds) else f"{seconds:.2f}"
+
+
+def ratio(rival, limit, ours):
+    return f"> {limit / ours:.1f}" if np.isinf(rival) else f"{rival / ours:.1f}"
+
+
+def script(only):
+    print("\n### All pairs with L1 against a loop of scikit-learn regressions (AND, averaged)\n")
+    print("| data | script s | script test PLL | ours s | ours test PLL |")
+    print("|---|---|---|---|---|", flush=True)
+    for name in ("nltcs", "plants"):
+        if name not in only:
+            continue
+        train, test = datasets.load(name), datasets.load(name, "test")
+        began = time.perf_counter()
+        weights, intercepts = loop_over_variables(train.codes.astype(float))
+        theirs = time.perf_counter() - began
+        fresh = undirected.Dataset(train.domain, train.codes)
+        began = time.perf_counter()
+        fit = fit_weights(FeatureSet.all_pairs(fresh.domain), fresh, l1=1, sd=10)
+        ours = time.perf_counter() - began
+        their_pll, our_pll = pairwise_pll(weights, intercepts, test.codes.astype(float)), fit.network().pll(test)
+        print(f"| {name} | {theirs:.2f} | {their_pll:.4f} | {ours:.2f} | {our_pll:.4f} |", flush=True)
+
+
+def gssl(limit):
+    print("\n### GSSL on plants: 1,000,000 generated, threshold 1\n")
+    train = datasets.load("plants")
+    learner = undirected.GSSL(n_generated=1_000_000, threshold=1)
+    features = learner.propose(train).union(FeatureSet.atomic(train.domain))
+    print(f"- generation: {learner.generation_seconds_:.2f} s, {learner.n_unique_:,} distinct, {len(features):,} features", flush=True)
+    began = time.perf_counter()
+    fits = fit_path(features, train.distinct, NINE)
+    nine = time.perf_counter() - began
+    print(f"- all nine (l1, sd) settings to the default tolerance: {nine:.1f} s", flush=True)
+    for l1, sd in ((10, 0.1), (1, 0.5)):
+        best = next(f for f in fits if (f.l1, f.sd) == (l1, sd)).objective
+        rival, evaluations, nnz = rival_seconds(features, train.distinct, l1, sd, best * (1 + GAP), limit)
+        print(
+            f"- the rival, one setting (l1 {l1}, sd {sd:g}; {nnz:,} matrix entries, {evaluations} evaluations): {shown(rival, limit)} s, "
+            f"so nine of ours take {nine / min(rival, limit):.2f} of one of its"
+            + (" or less" if np.isinf(rival) else ""),
+            flush=True,
+        )
+
+
+MEMORY_PROGRAM = """
+import json, resource, undirected
+from undirected import FeatureSet, datasets
+train = datasets.load("c20ng")
+learner = undirected.GSSL(n_generated=5_000_000, threshold=2)
+features = learner.propose(train).union(FeatureSet.atomic(train.domain))
+fit = undirected.fit_weights(features, train, l1=5, sd=0.5, time_budget=120)
+print(json.dumps({"n": len(features), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, **fit.report()}))
+"""
+
+
+def memory():
+    print("\n### Peak memory on c20ng, GSSL with 5,000,000 generated, threshold 2\n")
+    out = subprocess.run([sys.executable, "-W", "ignore", "-c", MEMORY_PROGRAM], capture_output=True, text=True, check=True).stdout
+    result = json.loads(out)
+    print(
+        f"- {result['n']:,} features: {result['peak']:.2f} GiB at the peak, generation included; weights {result['seconds']:.0f} s, "
+        f"violation {result['violation']:.1e} ({result['stopped_by']})",
+        flush=True,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=Path, required=True, help="folder with fixtures/ and features/")
+    parser.add_argument("--only", default="nltcs,dna,plants,accidents,bnetflix,gssl,memory")
+    parser.add_argument("--limit", type=float, default=1200, help="seconds after which a rival is given up")
+    args = parser.parse_args()
+    only = set(args.only.split(","))
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}")
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", undirected.Unconverged)
+        script(only)
+        feature_sets(args.features, only, args.limit)
+        if "gssl" in only:
+            gssl(args.limit)
+        if "memory" in only:
+            memory()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"\nPeak memory of this program, rivals included: {peak:.1f} GiB")
+
+
+if __name__ == "__main__":
+    main()

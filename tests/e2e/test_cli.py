@@ -1,0 +1,188 @@
+"""The command line, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from undirected import load
+
+
+def run(*args, cwd=None, env=None, **kwargs):
+    command = [sys.executable, "-c", "from undirected.cli.main import main; main()", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **(env or {})}, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    rng = np.random.default_rng(0)
+    smoker = rng.integers(0, 2, 400)
+    cough = np.where(rng.random(400) < 0.8, smoker, 1 - smoker)
+    age = rng.integers(20, 80, 400)
+    rows = [f"{('no', 'yes')[s]},{('no', 'yes')[c]},{a}" for s, c, a in zip(smoker, cough, age, strict=True)]
+    (folder / "survey.csv").write_text("smoker,cough,age\n" + "\n".join(rows) + "\n")
+    (folder / "features.txt").write_text("# pairs\nsmoker=yes\ncough=yes\nsmoker=yes & cough=yes\n")
+    done = run("learn", "survey.csv", "--n-generated", 2000, "--l1", 1, "-o", "net.json", "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_importing_and_help_load_nothing_heavy():
+    code = (
+        "import sys, undirected; from undirected.cli.main import cli\n"
+        "try: cli.main(['--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('numpy', 'scipy', 'sklearn', 'networkx', 'matplotlib', 'rich') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines()[-1] == "[]"
+    assert "learn" in out
+
+
+def test_learn_reports_what_json_promises(folder):
+    done = run("learn", "survey.csv", "--n-generated", 2000, "--l1", 1, "--valid", 0.2, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    keys = {"objective", "violation", "converged", "stopped_by", "n_features", "n_nonzero", "iterations", "seconds", "threads"}
+    assert keys <= report.keys()
+    assert report["converged"]
+    assert report["valid_npll"] == pytest.approx(report["valid_pll"] / 3)
+
+
+def test_learned_network_knows_that_smokers_cough(folder):
+    network = load(folder / "net.json")
+    p = network.conditional("cough", {"smoker": "yes", "age": network.domain[2].states[0]})
+    assert p["yes"] > 0.6
+
+
+def test_weights_use_exactly_the_features_given(folder):
+    done = run("weights", "features.txt", "survey.csv", "--sd", "inf", "--tol", "1e-9", "--json", "-o", "w.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["n_features"] == 3
+    table = np.zeros((2, 2))
+    for line in (folder / "survey.csv").read_text().splitlines()[1:]:
+        s, c, _ = line.split(",")
+        table[int(s == "yes"), int(c == "yes")] += 1
+    odds = np.log(table[1, 1] * table[0, 0] / (table[1, 0] * table[0, 1]))
+    assert load(folder / "w.json").weights[2] == pytest.approx(odds, abs=1e-4)  # a saturated model: the log odds ratio
+    warm = run("weights", "w.json", "survey.csv", "--sd", "inf", "--warm-start", "--json", cwd=folder)
+    assert json.loads(warm.stdout)["iterations"] == 0
+
+
+def test_score_show_plot_convert(folder):
+    score = json.loads(run("score", "net.json", "survey.csv", "--metric", "pll", "--json", cwd=folder).stdout)
+    assert score["pll"] == pytest.approx(load(folder / "net.json").pll(str(folder / "survey.csv")))
+    assert score["npll"] == pytest.approx(score["pll"] / 3)
+    assert score["rows"] == 400
+    shown = json.loads(run("show", "net.json", "--json", "--top", 2, cwd=folder).stdout)
+    assert shown["n_variables"] == 3
+    assert len(shown["strongest"]) == 2
+    assert "strongest" in run("show", "net.json", cwd=folder).stdout
+    assert run("plot", "net.json", "-o", "g.svg", cwd=folder).returncode == 0
+    assert "smoker" in (folder / "g.svg").read_text() or (folder / "g.svg").stat().st_size > 1000
+    for suffix in ("mn", "uai", "graphml"):
+        done = run("convert", "net.json", f"copy.{suffix}", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    assert "names of variables" in run("convert", "net.json", "copy.mn", cwd=folder).stderr
+
+
+def test_data_commands(folder):
+    listed = json.loads(run("data", "list", "--json").stdout)["rows"]
+    assert {"digits", "nltcs"} <= {row["name"] for row in listed}
+    described = json.loads(run("data", "describe", "survey.csv", "--json", cwd=folder).stdout)
+    assert described["rows"] == 400
+    assert sum(described["variables"][0]["states"].values()) == pytest.approx(1)
+    assert "400 rows" in run("data", "describe", "survey.csv", cwd=folder).stdout
+
+
+def test_doctor_knows_the_kernels():
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["kernels_agree"] is True
+    reference = json.loads(run("doctor", "--json", env={"UNDIRECTED_KERNELS": "reference"}).stdout)
+    assert reference["kernels"] == "reference"
+    assert "many times slower" in run("doctor", env={"UNDIRECTED_KERNELS": "reference"}).stdout
+
+
+def test_everything_works_on_the_reference_kernels(folder):
+    command = ("learn", "survey.csv", "--n-generated", 500, "--l1", 1, "--tol", "1e-7", "--json", "-q")
+    native = json.loads(run(*command, cwd=folder).stdout)
+    slow = json.loads(run(*command, cwd=folder, env={"UNDIRECTED_KERNELS": "reference"}).stdout)
+    assert slow["objective"] == pytest.approx(native["objective"], rel=1e-8)
+    assert slow["n_features"] == native["n_features"]
+
+
+def test_demo(tmp_path):
+    done = run("demo", "--json", "-o", tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["pll"] > report["independent_pll"] + 8
+    assert (tmp_path / "undirected-demo.png").read_bytes()[:4] == b"\x89PNG"
+    assert load(tmp_path / "undirected-demo.json").domain.names[0] == "r0c0"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["learn"], 2, "Missing argument 'DATA'"),
+        (["lern"], 2, "Did you mean 'learn'"),
+        (["learn", "survey.csv", "--sd", "0"], 2, "above zero"),
+        (["learn", "survey.csv", "--l1", "-1"], 2, "--l1"),
+        (["learn", "survey.csv", "--time-budget", "soon"], 2, "60s"),
+        (["learn", "survey.csv", "--memory", "lots"], 2, "2GiB"),
+        (["learn", "survey.csv", "--initial", "positive"], 2, "needs two states"),
+        (["learn", "no.csv"], 3, "there is no file 'no.csv'"),
+        (["learn", "survey.csv", "-o", "no/where.json"], 3, "folder no does not exist"),
+        (["learn", "survey.csv", "-o", "net.txt"], 3, "suffix '.txt'"),
+        (["learn", "empty.csv"], 3, "is empty"),
+        (["score", "cut.json", "survey.csv"], 3, "cut.json, line"),
+        (["score", "net.json", "other.csv"], 3, "line 2, column 1 ('smoker'): 'maybe'"),
+        (["show", "nothing.json"], 3, "there is no file"),
+        (["plot", "net.json", "-o", "g.xyz"], 3, ".svg, .png, .pdf"),
+        (["weights", "bad.txt", "survey.csv"], 3, "Did you mean 'smoker'"),
+        (["data", "fetch", "survey"], 3, "cannot be downloaded"),
+    ],
+)
+def test_errors_are_one_line_with_the_right_code(folder, args, code, message):
+    (folder / "empty.csv").write_text("")
+    (folder / "cut.json").write_text((folder / "net.json").read_text()[:200])
+    (folder / "other.csv").write_text("smoker,cough,age\nmaybe,no,30\n")
+    (folder / "bad.txt").write_text("smokr=yes\n")
+    done = run(*args, cwd=folder)
+    assert done.returncode == code
+    last = done.stderr.strip().splitlines()[-1]
+    assert message in last
+    assert last.startswith("undirected: ")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_debug_shows_the_traceback(folder):
+    assert "Traceback" in run("learn", "no.csv", "--debug", cwd=folder).stderr
+
+
+def test_early_stop_still_writes_and_says_so(folder):
+    done = run("weights", "features.txt", "survey.csv", "--tol", "1e-30", "--time-budget", "0.01s", "-o", "early.json", "--json", cwd=folder)
+    assert done.returncode == 5
+    assert json.loads(done.stdout)["converged"] is False
+    assert len(load(folder / "early.json").features) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals work differently there")
+def test_interrupt_still_writes(tmp_path):
+    command = [sys.executable, "-c", "from undirected.cli.main import main; main()"]
+    command += ["learn", "digits", "--n-generated", "400000", "--sd", "inf", "--tol", "1e-15", "-o", "net.json", "--json"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(12)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads(out)["stopped_by"] == "interrupt"
+    assert len(load(tmp_path / "net.json").domain) == 64
