@@ -20,10 +20,10 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from rivals import loop_over_variables, pairwise_pll, rival_seconds
 from threadpoolctl import threadpool_limits
 
 import undirected
+from rivals import loop_over_variables, pairwise_pll, rival_seconds
 from undirected import FeatureSet, MarkovNetwork, datasets, fit_path, fit_weights
 
 GAP = 1e-6
@@ -123,8 +123,7 @@ def gssl(limit):
         rival, evaluations, nnz = rival_seconds(features, train.distinct, l1, sd, best * (1 + GAP), limit)
         print(
             f"- the rival, one setting (l1 {l1}, sd {sd:g}; {nnz:,} matrix entries, {evaluations} evaluations): {shown(rival, limit)} s, "
-            f"so nine of ours take {nine / min(rival, limit):.2f} of one of its"
-            + (" or less" if np.isinf(rival) else ""),
+            f"so nine of ours take {nine / min(rival, limit):.2f} of one of its" + (" or less" if np.isinf(rival) else ""),
             flush=True,
         )
 
@@ -158,7 +157,9 @@ def main():
     parser.add_argument("--limit", type=float, default=1200, help="seconds after which a rival is given up")
     args = parser.parse_args()
     only = set(args.only.split(","))
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}")
+    print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
+    )
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", undirected.Unconverged)
         script(only)

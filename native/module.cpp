@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -163,6 +164,19 @@ NB_MODULE(_native, m) {
             return nb::make_tuple(owned(std::move(g.start)), owned(std::move(g.literals)), owned(std::move(g.count)), g.n_listed, g.n_unique);
         },
         nb::arg("start"), nb::arg("literals"), nb::arg("n_generated"), nb::arg("threshold"), nb::arg("seed"), nb::arg("threads"));
+    m.def(
+        "add_block",
+        [](nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> total, In<std::int64_t> places, In<float, 2> block) {
+            const std::size_t n = places.shape(0), width = total.shape(1);
+            expect(block.shape(0) == n && block.shape(1) == n, "a block does not fit its places");
+            for (std::size_t i = 0; i < n; ++i)
+                expect(places.data()[i] >= 0 && std::size_t(places.data()[i]) < std::min(width, total.shape(0)), "a place outside the matrix");
+            for (std::size_t i = 0; i < n; ++i) {
+                float* row = total.data() + std::size_t(places.data()[i]) * width;
+                for (std::size_t k = 0; k < n; ++k) row[places.data()[k]] += block.data()[i * n + k];
+            }
+        },
+        nb::arg("total"), nb::arg("places"), nb::arg("block"));
     m.def(
         "times_blocks",
         [](In<std::int64_t> start, In<std::int32_t> members, In<float> matrices, In<float> x, In<float> y, int n_threads) {

@@ -288,55 +288,40 @@ void link_binary(const Plan& plan, const Evaluation<T>& e, int panel, int block,
     const std::uint8_t* truth = plan.truth + std::int64_t(block) * plan.n_rows + first;
     const int used = lanes_used(plan, panel);
     double total[LANES] = {};
-    T running[LANES] = {};
+    Real<T> running[L::parts] = {};
     for (std::int64_t r = 0; r < n; ++r) {
-        T term[LANES];
+        const T c = weight[r];
         for (int part = 0; part < L::parts; ++part) {
-            T* at = logits + r * LANES + part * L::width;
-            Real<T> d;
-            std::memcpy(&d, at, sizeof d);
+            const int lane = part * L::width;
+            T* at = logits + r * LANES + lane;
+            const Real<T> d = load<Real<T>>(at);
             const Int<T> positive = d > T(0);
             const Real<T> minus = choose<T>(positive, -d, d);
             const Real<T> t = exp_negative<T>(minus);
             const Real<T> larger = T(1) / (t + T(1));
             const Real<T> smaller = t * larger;
             const Real<T> p = choose<T>(positive, larger, smaller);
-            const Int<T> is_true = spread<T>(truth[r], part * L::width);
-            if (e.pass & (LOSS | TERMS)) {
-                const Int<T> agrees = ~(positive ^ is_true);
-                const Real<T> value = log1p_unit<T>(t) - choose<T>(agrees, Real<T>{}, minus);
-                std::memcpy(term + part * L::width, &value, sizeof value);
-            }
+            const Int<T> is_true = spread<T>(truth[r], lane);
+            const Int<T> agrees = ~(positive ^ is_true);
+            const Real<T> term = log1p_unit<T>(t) - choose<T>(agrees, Real<T>{}, minus);
+            running[part] += term * c;
+            if (e.pass & TERMS)
+                for (int k = 0; k < L::width && lane + k < used; ++k)
+                    e.row_terms[std::int64_t(panel) * plan.n_rows + first + r] -= double(term[k]);
             if (e.pass & PROBABILITY && (first + r) / 64 % e.stride == 0)
                 for (int k = 0; k < L::width; ++k)
-                    e.probability[(block * LANES + part * L::width + k) * e.n_sampled + sampled(e, first + r)] = p[k];
-            Real<T> out;
-            if (direction != nullptr) {
-                Real<T> v;
-                std::memcpy(&v, direction + r * LANES + part * L::width, sizeof v);
-                out = larger * smaller * v * weight[r];
-            } else {
-                out = (p - choose<T>(is_true, fill<T>(1), Real<T>{})) * weight[r];
-            }
-            std::memcpy(at, &out, sizeof out);
-            if (curvature != nullptr) {
-                const Real<T> c = larger * smaller * weight[r];
-                std::memcpy(curvature + r * LANES + part * L::width, &c, sizeof c);
-            }
+                    e.probability[(block * LANES + lane + k) * e.n_sampled + sampled(e, first + r)] = p[k];
+            const Real<T> variance = larger * smaller * c;
+            store(direction != nullptr ? variance * load<Real<T>>(direction + r * LANES + lane)
+                                       : (p - choose<T>(is_true, fill<T>(1), Real<T>{})) * c,
+                  at);
+            if (curvature != nullptr) store(variance, curvature + r * LANES + lane);
         }
-        if (e.pass & (LOSS | TERMS)) {
-            for (int lane = 0; lane < LANES; ++lane) running[lane] += term[lane] * weight[r];
-            if ((r & 31) == 31 || r + 1 == n)
-                for (int lane = 0; lane < LANES; ++lane) {
-                    total[lane] += double(running[lane]);
-                    running[lane] = 0;
-                }
-            if (e.pass & TERMS) {
-                double row = 0;
-                for (int lane = 0; lane < used; ++lane) row -= double(term[lane]);
-                e.row_terms[std::int64_t(panel) * plan.n_rows + first + r] = row;
+        if ((r & 63) == 63 || r + 1 == n)
+            for (int part = 0; part < L::parts; ++part) {
+                for (int k = 0; k < L::width; ++k) total[part * L::width + k] += double(running[part][k]);
+                running[part] = Real<T>{};
             }
-        }
     }
     for (int lane = 0; lane < used; ++lane) {
         *loss += total[lane];

@@ -168,7 +168,9 @@ def test_debug_shows_the_traceback(folder):
 
 
 def test_early_stop_still_writes_and_says_so(folder):
-    done = run("weights", "features.txt", "survey.csv", "--tol", "1e-30", "--time-budget", "0.01s", "-o", "early.json", "--json", cwd=folder)
+    done = run(
+        "weights", "features.txt", "survey.csv", "--tol", "1e-30", "--time-budget", "0.01s", "-o", "early.json", "--json", cwd=folder
+    )
     assert done.returncode == 5
     assert json.loads(done.stdout)["converged"] is False
     assert len(load(folder / "early.json").features) == 3

@@ -5,7 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from undirected import DataError, Dataset, Domain, FeatureError, FeatureSet, ParameterError, PseudoLikelihood, Unconverged, datasets, fit_path, fit_weights, read_data  # fmt: skip
+from undirected import (  # fmt: skip
+    DataError,
+    Dataset,
+    Domain,
+    FeatureError,
+    FeatureSet,
+    ParameterError,
+    PseudoLikelihood,
+    Unconverged,
+    datasets,
+    fit_path,
+    fit_weights,
+    read_data,
+)
 from undirected.weights.solver import pseudo_gradient
 
 

@@ -155,8 +155,8 @@ def test_odd_tables():
     for x in (np.zeros((10, 5), int), np.ones((1, 4), int), np.eye(4, dtype=int)):
         learner = GSSL(n_generated=50, initial="all").fit(x)
         assert np.isfinite(learner.score(x))
+    data = read_data(np.eye(4, dtype=int))
     with pytest.raises(DataError, match="no row has a weight above zero"):
-        data = read_data(np.eye(4, dtype=int))
         GSSL(n_generated=50).fit(Dataset(data.domain, data.codes, np.zeros(4)))
 
 

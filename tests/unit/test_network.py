@@ -89,7 +89,9 @@ def test_weights_must_fit():
 
 
 def test_graph_strengths_and_signs():
-    model = network("smoker=yes & age=old", "smoker=no & age=middle", 'smoker=yes & age=old & "a=b & c"="!"', "age=old", weights=[1.0, 0.5, 2.0, 9.0])
+    model = network(
+        "smoker=yes & age=old", "smoker=no & age=middle", 'smoker=yes & age=old & "a=b & c"="!"', "age=old", weights=[1.0, 0.5, 2.0, 9.0]
+    )
     pairs = pair_weights(model.features, model.weights)
     assert pairs[0, 1] == (1.0 + 0.5 + 1.0, 1.0 - 0.5 + 1.0)
     graph = model.graph()

@@ -45,7 +45,13 @@ def test_test_data_is_coded_with_the_training_edges(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("0,1\n1,0\n", False), ("a,b\n0,1\n1,0\n", True), ("yes,no\nno,no\nyes,yes\n", False), ("x;y\n1;2\n3;4\n", True), ("a b\n1 2\n", True)],
+    [
+        ("0,1\n1,0\n", False),
+        ("a,b\n0,1\n1,0\n", True),
+        ("yes,no\nno,no\nyes,yes\n", False),
+        ("x;y\n1;2\n3;4\n", True),
+        ("a b\n1 2\n", True),
+    ],
 )
 def test_header_and_delimiter_are_found(tmp_path, text, named):
     data = read_data(write(tmp_path, "t.csv", text))
@@ -101,7 +107,9 @@ def test_arrays_frames_and_matrices_agree(tmp_path):
     frame = pd.DataFrame(x, columns=names)
     frame.to_parquet(tmp_path / "t.parquet")
     np.savez(tmp_path / "plain.npz", X=x, names=np.array(names))
-    np.savez(tmp_path / "packed.npz", train=np.packbits(x, axis=1), test=np.packbits(x[:5], axis=1), n_vars=4, names=np.array([], dtype="U1"))
+    np.savez(
+        tmp_path / "packed.npz", train=np.packbits(x, axis=1), test=np.packbits(x[:5], axis=1), n_vars=4, names=np.array([], dtype="U1")
+    )
     sp.save_npz(tmp_path / "sparse.npz", sp.csr_matrix(x))
     for source in (x.astype(float), x.astype(bool), sp.csr_matrix(x), x.tolist(), tmp_path / "sparse.npz", tmp_path / "packed.npz"):
         np.testing.assert_array_equal(read_data(source).codes, expected.codes)

@@ -294,7 +294,9 @@ def _is_header(first: list[str], rows: list[list[str]]) -> bool:
     columns = list(zip(*rows, strict=True))
     if any(all(as_number(c) is not None for c in col if c.strip() not in MISSING_TEXTS) for col in columns):
         return True
-    return len(set(cells)) == len(cells) and not any(cell in {c.strip() for c in column} for cell, column in zip(cells, columns, strict=True))
+    return len(set(cells)) == len(cells) and not any(
+        cell in {c.strip() for c in column} for cell, column in zip(cells, columns, strict=True)
+    )
 
 
 def _parse_libra(text: str, name: str) -> RawTable:

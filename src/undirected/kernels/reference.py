@@ -145,6 +145,11 @@ def _design(truth: Array, base: Array, start: Array, literals: Array, variance: 
     return sp.csc_matrix((np.ones(len(indices)), indices, indptr), shape=shape).tocsr()
 
 
+def add_block(total: Array, places: Array, block: Array) -> None:
+    """Adds a small square matrix to the given rows and columns of a large one."""
+    total[np.ix_(places, places)] += block
+
+
 def times_blocks(start: Array, members: Array, matrices: Array, x: Array, y: Array, threads: int) -> tuple[Array, Array]:
     """Sums of small square matrices, laid one after another, acting on overlapping parts of two vectors."""
     out = np.zeros((2, len(x)), dtype=np.float32)

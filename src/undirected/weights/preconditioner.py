@@ -33,7 +33,7 @@ class WholeMatrix:
         self._members = np.flatnonzero(free)
         total = np.zeros((len(self._members), len(self._members)), dtype=np.float32)
         for part, gram in _estimates(objective, weights, free, WHOLE_SAMPLE_ROWS, len(free), lambda members, gram: gram):
-            total[np.ix_(place[part], place[part])] += gram
+            backend().module.add_block(total, place[part], gram)
         self._factor, failed = lapack.spotrf(_scaled(total, diagonal[free], ridge), lower=1, clean=0)
         self._rest = 1 / diagonal
         if failed:
@@ -136,7 +136,7 @@ def build_cost(objective: PseudoLikelihood) -> float:
     blocks = _blocks(objective, np.ones(n, dtype=bool), n if n <= MAX_WHOLE else MAX_BLOCK)
     sizes = np.array([len(part) for _, part in blocks], dtype=float)
     inverses = float(n) ** 3 / 3 if n <= MAX_WHOLE else float((2 * sizes**3).sum())
-    return float((sizes**2 * rows).sum() / 40e9 + inverses / 15e9 + (sizes * rows).sum() / 1e9)
+    return float(3e-4 * len(sizes) + (sizes**2 * rows).sum() / 40e9 + inverses / 15e9 + (sizes * rows).sum() / 1e9)
 
 
 def evaluation_cost(objective: PseudoLikelihood) -> float:

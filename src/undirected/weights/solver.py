@@ -52,7 +52,7 @@ class ElasticNet:
         self.metric: WholeMatrix | VariableBlocks | Diagonal | None = None
         ratio = build_cost(objective) / evaluation_cost(objective)
         # One matrix for all features is worth building early; blocks only once as much has been spent on steps without them.
-        self.first_build = int(np.clip(ratio / 4 if len(objective) <= MAX_WHOLE else 1.5 * ratio, 4, 100))
+        self.first_build = int(np.clip(ratio / 6 if len(objective) <= MAX_WHOLE else 1.5 * ratio, 4, 100))
         self.rebuild_after = int(np.clip(ratio, 12, 400))
 
     def solve(
@@ -75,7 +75,7 @@ class _Run:
         self.objective = owner.objective
         self.l1, self.ridge, self.tol = l1, ridge, tol
         self.single = True
-        self.steps: list[tuple[Array, Array]] = []
+        self.steps: list[tuple[Array, Array, float]] = []  # step, change of gradient, their product
         self.since_build = 0
         self.active: Array | None = None
 
@@ -187,13 +187,10 @@ class _Run:
 
     def direction(self, slope: Array, free: Array) -> Array:
         """Minus the quasi-Newton inverse times the slope, within the free features."""
-        pairs = []
-        for s, y in self.steps:
-            if self.l1 > 0:
-                s, y = s * free, y * free
-            sy = float(s @ y)
-            if sy > 1e-10 * np.sqrt(float(s @ s) * float(y @ y)):
-                pairs.append((s, y, sy))
+        pairs = self.steps
+        if not free.all():
+            masked = ((s * free, y * free, sy) for s, y, sy in self.steps)
+            pairs = [(s, y, float(s @ y)) for s, y, sy in masked if float(s @ y) > 1e-6 * sy]
         q = np.where(free, slope, 0)
         used = []
         for s, y, sy in reversed(pairs):
@@ -235,6 +232,9 @@ class _Run:
             t *= 0.5
         else:
             return None
-        self.steps.append((new - w, new_gradient - gradient))
-        del self.steps[:-MEMORY_PAIRS]
+        s, y = new - w, new_gradient - gradient
+        sy = float(s @ y)
+        if sy > 1e-10 * float(np.sqrt((s @ s) * (y @ y))):
+            self.steps.append((s, y, sy))
+            del self.steps[:-MEMORY_PAIRS]
         return new, new_value, new_gradient
