@@ -138,9 +138,10 @@ def fit_path(
     progress: Callback | None = None,
     solver: str = "auto",
 ) -> list[WeightFit]:
-    """`fit_weights` for several ``(l1, sd)``: prepared once, and each started from the one before.
+    """`fit_weights` for several ``(l1, sd)``: prepared once, with warm starts.
 
-    The strongest penalties are solved first; results come in the order of ``settings``. The time budget is for all.
+    The strongest penalties are solved first, each from the nearest setting already solved; results come in the order of
+    ``settings``. The time budget is for all.
     """
     for l1, sd in settings:
         _check(l1, sd, tol)
@@ -156,11 +157,12 @@ def fit_path(
     # One BLAS thread each: the solver's own threads share the work, and sums come out the same everywhere.
     with threadpool_limits(limits=1, user_api="blas"):
         objective = PseudoLikelihood(features, data, threads, memory)
-        w = objective.independent_start if start is None else _check_start(start, len(features))
+        first = objective.independent_start if start is None else _check_start(start, len(features))
         elastic = ElasticNet(objective)
         fits: dict[int, WeightFit] = {}
         for k in sorted(range(len(settings)), key=lambda k: (settings[k][1], -settings[k][0])):
             l1, sd = settings[k]
+            w = min(fits.values(), key=lambda fit: _distance(fit, l1, sd)).weights if fits else first  # noqa: B023
             if solver == "plain":
                 out = _solve_plain(objective, l1, sd, w, tol, max_iterations, progress)
             else:
@@ -179,7 +181,6 @@ def fit_path(
                 objective.threads,
             )
             began = time.monotonic()
-            w = out.weights
             if out.stopped_by == "interrupt" and len(fits) < len(settings):
                 raise KeyboardInterrupt
     for fit in fits.values():
@@ -190,6 +191,12 @@ def fit_path(
                 stacklevel=2,
             )
     return [fits[k] for k in range(len(settings))]
+
+
+def _distance(fit: WeightFit, l1: float, sd: float) -> float:
+    """How far a solved setting is from another: the nearest one makes the best start."""
+    ridge, other = (0.0 if np.isinf(s) else 1 / s**2 for s in (sd, fit.sd))
+    return float(abs(np.log((1 + l1) / (1 + fit.l1))) + abs(np.log((1e-3 + ridge) / (1e-3 + other))))
 
 
 def _solve_plain(

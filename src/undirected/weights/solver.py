@@ -77,6 +77,7 @@ class _Run:
         self.single = True
         self.steps: list[tuple[Array, Array, float]] = []  # step, change of gradient, their product
         self.since_build = 0
+        self.rebuild_after = owner.rebuild_after
         self.active: Array | None = None
 
     # -- the penalised objective
@@ -170,13 +171,13 @@ class _Run:
         owner = self.owner
         self.since_build += 1
         built = isinstance(owner.metric, WholeMatrix | VariableBlocks)
-        if owner.metric is not None and self.since_build <= (owner.rebuild_after if built else owner.first_build):
+        if owner.metric is not None and self.since_build <= (self.rebuild_after if built else owner.first_build):
             return
         _, _, diagonal = self.evaluate(w, curvature=True)
         assert diagonal is not None
         diagonal = np.maximum(diagonal, 1e-8 * self.objective.total_weight)
-        if built:
-            owner.rebuild_after *= 2  # the nearer the end, the less the curvature changes
+        if built:  # the nearer the end, the less the curvature changes
+            self.rebuild_after = min(2 * self.rebuild_after, 4 * owner.rebuild_after)
         if owner.metric is None:
             owner.metric = Diagonal(diagonal)
         else:
