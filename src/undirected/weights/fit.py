@@ -162,7 +162,7 @@ def fit_path(
         fits: dict[int, WeightFit] = {}
         for k in sorted(range(len(settings)), key=lambda k: (settings[k][1], -settings[k][0])):
             l1, sd = settings[k]
-            w = min(fits.values(), key=lambda fit: _distance(fit, l1, sd)).weights if fits else first  # noqa: B023
+            w = min(fits.values(), key=lambda fit: _distance(fit, l1, sd)).weights if fits else first
             if solver == "plain":
                 out = _solve_plain(objective, l1, sd, w, tol, max_iterations, progress)
             else:
