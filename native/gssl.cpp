@@ -4,17 +4,11 @@
 #include <cstring>
 #include <numeric>
 
+#include "hash.hpp"
 #include "pool.hpp"
 
 namespace undirected {
 namespace {
-
-std::uint64_t mix(std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15ULL;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-}
 
 // Draw number t of element k: a hash of (seed, k, t), so that any thread can make it at any time.
 struct Stream {

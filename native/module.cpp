@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -34,6 +36,8 @@ void expect(bool condition, const char* what) {
 
 struct PyProblem {
     std::unique_ptr<Problem> problem;
+    // A problem keeps its buffers, so that only one thread may evaluate it at a time; designs only read.
+    mutable std::shared_mutex busy;
 
     PyProblem(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
               In<std::int32_t> literals, std::int64_t memory, int n_threads) {
@@ -57,10 +61,15 @@ struct PyProblem {
     }
 
     void set_active(nb::object marks) {
-        if (marks.is_none()) return problem->set_active(nullptr);
-        auto array = nb::cast<In<std::uint8_t>>(marks);
-        expect(std::int64_t(array.shape(0)) == problem->n_features(), "one mark per feature");
-        problem->set_active(array.data());
+        In<std::uint8_t> array;
+        if (!marks.is_none()) {
+            array = nb::cast<In<std::uint8_t>>(marks);
+            expect(std::int64_t(array.shape(0)) == problem->n_features(), "one mark per feature");
+        }
+        const std::uint8_t* data = marks.is_none() ? nullptr : array.data();
+        nb::gil_scoped_release unlocked;
+        const std::unique_lock lock(busy);
+        problem->set_active(data);
     }
 
     nb::object evaluate(In<double> weights, bool want_gradient, bool want_curvature, bool single, int n_threads) {
@@ -69,6 +78,7 @@ struct PyProblem {
         double loss;
         {
             nb::gil_scoped_release unlocked;
+            const std::unique_lock lock(busy);
             loss = problem->evaluate(weights.data(), want_gradient ? gradient.data() : nullptr,
                                      want_curvature ? curvature.data() : nullptr, single, n_threads);
         }
@@ -82,6 +92,7 @@ struct PyProblem {
         std::vector<double> out(problem->n_features());
         {
             nb::gil_scoped_release unlocked;
+            const std::unique_lock lock(busy);
             problem->product(weights.data(), direction.data(), out.data(), single, n_threads);
         }
         return owned(std::move(out));
@@ -92,6 +103,7 @@ struct PyProblem {
         std::vector<double> rows(problem->n_rows()), variables(problem->n_variables());
         {
             nb::gil_scoped_release unlocked;
+            const std::unique_lock lock(busy);
             problem->terms(weights.data(), rows.data(), variables.data(), n_threads);
         }
         return nb::make_tuple(owned(std::move(rows)), owned(std::move(variables)));
@@ -102,6 +114,7 @@ struct PyProblem {
         std::vector<double> out(problem->n_rows() * n_literals);
         {
             nb::gil_scoped_release unlocked;
+            const std::unique_lock lock(busy);
             problem->probabilities(weights.data(), out.data(), n_threads);
         }
         return owned(std::move(out), {std::size_t(problem->n_rows()), std::size_t(n_literals)});
@@ -111,6 +124,7 @@ struct PyProblem {
         check(weights);
         expect(stride > 0, "stride");
         nb::gil_scoped_release unlocked;
+        const std::unique_lock lock(busy);
         return problem->sample(weights.data(), stride, n_threads);
     }
 
@@ -119,6 +133,7 @@ struct PyProblem {
         std::vector<float> out(n * width);
         {
             nb::gil_scoped_release unlocked;
+            const std::shared_lock lock(busy);
             problem->design(variable, features.data(), n, out.data());
         }
         return owned(std::move(out), {std::size_t(n), std::size_t(width)});

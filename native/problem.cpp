@@ -6,17 +6,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "hash.hpp"
 #include "pool.hpp"
 
 namespace undirected {
 namespace {
-
-std::uint64_t mix(std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15ULL;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-}
 
 struct Key {  // of a set of literals: sums of random words, so that leaving some out is a subtraction
     std::uint64_t a = 0, b = 0;

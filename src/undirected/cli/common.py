@@ -149,6 +149,11 @@ def read_table(
     return table
 
 
+def test_options(reading: dict[str, Any]) -> dict[str, Any]:
+    """Of the options for reading a table, those that matter when its domain is given."""
+    return {name: reading[name] for name in ("format_", "header", "missing")}
+
+
 @contextmanager
 def solver_progress(quiet: bool) -> Iterator[Callable[[int, float, float], None] | None]:
     """A line on the terminal that follows the solver."""

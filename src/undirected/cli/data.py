@@ -43,33 +43,11 @@ def list_(as_json: bool, quiet: bool, debug: bool) -> None:
 @common.read_options
 @common.domain_options
 @common.output_options
-def describe(
-    source: str,
-    format_: str | None,
-    header: bool | None,
-    missing: str,
-    bins: int,
-    categorical: tuple[str, ...],
-    numeric: tuple[str, ...],
-    domain_from: str | None,
-    as_json: bool,
-    quiet: bool,
-    debug: bool,
-) -> None:
+def describe(source: str, as_json: bool, quiet: bool, debug: bool, **reading: Any) -> None:
     """Rows, variables and states of DATA, as they will be used."""
     import numpy as np
 
-    table = common.read_table(
-        source,
-        quiet,
-        format_=format_,
-        header=header,
-        missing=missing,
-        bins=bins,
-        categorical=categorical,
-        numeric=numeric,
-        domain_from=domain_from,
-    )
+    table = common.read_table(source, quiet, **reading)
     variables: list[dict[str, Any]] = []
     for v, variable in enumerate(table.domain.variables):
         codes = table.codes[:, v]

@@ -64,13 +64,6 @@ def learn(
     prune: bool,
     valid: str | None,
     seed: int,
-    format_: str | None,
-    header: bool | None,
-    missing: str,
-    bins: int,
-    categorical: tuple[str, ...],
-    numeric: tuple[str, ...],
-    domain_from: str | None,
     threads: int | None,
     time_budget: float | None,
     memory: int,
@@ -78,23 +71,14 @@ def learn(
     as_json: bool,
     quiet: bool,
     debug: bool,
+    **reading: Any,
 ) -> int:
     """Learn a network, structure and weights, from DATA."""
     from undirected.structure.gssl import GSSL
 
     _check_output(output)
-    table = common.read_table(
-        data,
-        quiet,
-        format_=format_,
-        header=header,
-        missing=missing,
-        bins=bins,
-        categorical=categorical,
-        numeric=numeric,
-        domain_from=domain_from,
-    )
-    table, held_out = _split(table, valid, seed, quiet, format_=format_, header=header, missing=missing)
+    table = common.read_table(data, quiet, **reading)
+    table, held_out = _split(table, valid, seed, quiet, **common.test_options(reading))
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
     with common.solver_progress(quiet) as progress, common.without_early_warnings():
         learner = GSSL(
@@ -105,7 +89,6 @@ def learn(
             sd,
             tol,
             prune,
-            bins,
             threads=threads,
             memory=memory,
             time_budget=time_budget,
@@ -161,13 +144,6 @@ def weights(
     prune: bool,
     warm_start: bool,
     solver: str,
-    format_: str | None,
-    header: bool | None,
-    missing: str,
-    bins: int,
-    categorical: tuple[str, ...],
-    numeric: tuple[str, ...],
-    domain_from: str | None,
     threads: int | None,
     time_budget: float | None,
     memory: int,
@@ -175,15 +151,15 @@ def weights(
     as_json: bool,
     quiet: bool,
     debug: bool,
+    **reading: Any,
 ) -> int:
     """Learn the weights of exactly the features in FEATURES (a network file, or a .txt with one feature a line) on DATA."""
     from undirected.weights.fit import fit_weights
 
     _check_output(output)
-    how: dict[str, Any] = {"format_": format_, "header": header, "missing": missing}
     start = None
     if features.lower().endswith(".txt"):
-        table = common.read_table(data, quiet, **how, bins=bins, categorical=categorical, numeric=numeric, domain_from=domain_from)
+        table = common.read_table(data, quiet, **reading)
         chosen = _features_from_text(features, table)
     else:
         from undirected import formats
@@ -191,7 +167,7 @@ def weights(
         network = formats.load(features)
         chosen = network.features
         start = network.weights if warm_start else None
-        table = common.read_table(data, quiet, domain=network.domain, **how)
+        table = common.read_table(data, quiet, domain=network.domain, **common.test_options(reading))
     with common.solver_progress(quiet) as progress, common.without_early_warnings():
         fit = fit_weights(
             chosen,

@@ -102,7 +102,9 @@ class Dataset:
         order = self._distinct_order
         weights = np.bincount(group, weights=self.weights, minlength=len(first))[order]
         keep = weights > 0
-        return Dataset(self.domain, self.codes[first[order][keep]], weights[keep], self.source)
+        table = Dataset(self.domain, self.codes[first[order][keep]], weights[keep], self.source)
+        table.__dict__["distinct"] = table  # it is distinct already
+        return table
 
     def subset(self, rows: Array) -> Dataset:
         lines = None if self.lines is None else np.asarray(self.lines)[rows]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from undirected.data.dataset import Dataset
+from undirected.data.dataset import Dataset, code_type
 from undirected.data.discretize import bin_codes, equal_frequency
 from undirected.data.variables import (
     MISSING_STATE,
@@ -141,10 +141,10 @@ def _values(column: RawColumn) -> Array:
 def encode(table: RawTable, domain: Domain) -> Dataset:
     """The table in the codes of a domain; a state the domain does not have is an error that names the cell."""
     order = check_same_variables(domain, table.names, len(table.columns), table.source)
-    codes = np.empty((table.n_rows, len(domain)), dtype=np.int16)
+    codes = np.empty((table.n_rows, len(domain)), dtype=code_type(domain), order="F")
     for v, (variable, k) in enumerate(zip(domain.variables, order, strict=True)):
         column = table.columns[k]
-        mapping = np.empty(len(column.texts), dtype=np.int16)
+        mapping = np.empty(len(column.texts), dtype=codes.dtype)
         for i, text in enumerate(column.texts):
             mapping[i] = _code(variable, text, table, column, i, k)
         codes[:, v] = mapping[column.codes] if len(mapping) else 0

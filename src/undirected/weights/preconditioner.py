@@ -133,8 +133,9 @@ def build_cost(objective: PseudoLikelihood) -> float:
     """Rough seconds on one core, from sizes alone, so that decisions do not depend on the clock."""
     n = len(objective)
     rows = min(len(objective.table), WHOLE_SAMPLE_ROWS if n <= MAX_WHOLE else SAMPLE_ROWS)
-    blocks = _blocks(objective, np.ones(n, dtype=bool), n if n <= MAX_WHOLE else MAX_BLOCK)
-    sizes = np.array([len(part) for _, part in blocks], dtype=float)
+    by_variable = np.bincount(objective.features.variables, minlength=1).astype(float)
+    n_blocks = np.ones(len(by_variable)) if n <= MAX_WHOLE else np.maximum(1, np.ceil(by_variable / MAX_BLOCK))
+    sizes = np.repeat(by_variable / n_blocks, n_blocks.astype(int))
     inverses = float(n) ** 3 / 3 if n <= MAX_WHOLE else float((2 * sizes**3).sum())
     return float(3e-4 * len(sizes) + (sizes**2 * rows).sum() / 40e9 + inverses / 15e9 + (sizes * rows).sum() / 1e9)
 

@@ -55,23 +55,22 @@ class PseudoLikelihood:
     def independent_start(self) -> Array:
         """Weights of the model of independent variables: log-odds on the features with one literal, zero on the others."""
         weights = np.zeros(len(self))
-        counts = np.array([self.table.weights @ (self.table.codes[:, v] == s) for v, s in self._literals]) + 0.5
         domain = self.features.domain
+        codes, most = self.table.codes, int(domain.n_states.max(initial=1))
+        by_state = np.stack([self.table.weights @ (codes == s) for s in range(most)], axis=1) + 0.5
+        counts = by_state[np.arange(most) < domain.n_states[:, None]]
         single = np.flatnonzero(self.features.lengths == 1)
         literals = self.features.literals[self.features.start[single]]
         used: set[int] = set()
+        present = set(literals.tolist())
         for j, literal in zip(single, literals, strict=True):
             v = int(domain.literal_variable[literal % domain.n_literals])
             if literal >= domain.n_literals or literal in used or domain.n_states[v] == 1:
                 continue
             others = [x for x in range(domain.base[v], domain.base[v + 1]) if x != literal]
             # A reference state without a feature of its own: the others are measured against it.
-            reference = next((x for x in others if x not in set(literals.tolist())), None)
+            reference = next((x for x in others if x not in present), None)
             used.add(int(literal))
             if reference is not None:
                 weights[j] = np.log(counts[literal] / counts[reference])
         return weights
-
-    @property
-    def _literals(self) -> list[tuple[int, int]]:
-        return [(v, s) for v, k in enumerate(self.features.domain.n_states) for s in range(k)]

@@ -102,7 +102,9 @@ class _Run:
         iteration = 0
         try:
             self.restrict(None)
-            value, gradient, _ = self.evaluate(w)
+            value, gradient, diagonal = self.evaluate(w, curvature=self.owner.metric is None)
+            if diagonal is not None:
+                self.owner.metric = Diagonal(self.floored(diagonal))
             while iteration < max_iterations:
                 slope = pseudo_gradient(w, gradient, self.l1)
                 violation = self.violation(slope)
@@ -171,27 +173,27 @@ class _Run:
         owner = self.owner
         self.since_build += 1
         built = isinstance(owner.metric, WholeMatrix | VariableBlocks)
-        if owner.metric is not None and self.since_build <= (self.rebuild_after if built else owner.first_build):
+        if self.since_build <= (self.rebuild_after if built else owner.first_build):
             return
         _, _, diagonal = self.evaluate(w, curvature=True)
         assert diagonal is not None
-        diagonal = np.maximum(diagonal, 1e-8 * self.objective.total_weight)
         if built:  # the nearer the end, the less the curvature changes
             self.rebuild_after = min(2 * self.rebuild_after, 4 * owner.rebuild_after)
-        if owner.metric is None:
-            owner.metric = Diagonal(diagonal)
-        else:
-            free = (w != 0) | (slope != 0)
-            kind = WholeMatrix if int(free.sum()) <= MAX_WHOLE else VariableBlocks
-            owner.metric = kind(self.objective, w, diagonal, self.ridge, free)
+        free = (w != 0) | (slope != 0)
+        kind = WholeMatrix if int(free.sum()) <= MAX_WHOLE else VariableBlocks
+        owner.metric = kind(self.objective, w, self.floored(diagonal), self.ridge, free)
         self.since_build = 0
+
+    def floored(self, diagonal: Array) -> Array:
+        """Kept away from zero, where a feature's contexts hardly ever hold and there is no ridge."""
+        return np.maximum(diagonal, 1e-8 * self.objective.total_weight)
 
     def direction(self, slope: Array, free: Array) -> Array:
         """Minus the quasi-Newton inverse times the slope, within the free features."""
         pairs = self.steps
         if not free.all():
             masked = ((s * free, y * free, sy) for s, y, sy in self.steps)
-            pairs = [(s, y, float(s @ y)) for s, y, sy in masked if float(s @ y) > 1e-6 * sy]
+            pairs = [(s, y, product) for s, y, sy in masked if (product := float(s @ y)) > 1e-6 * sy]
         q = np.where(free, slope, 0)
         used = []
         for s, y, sy in reversed(pairs):
