@@ -84,7 +84,7 @@ def test_score_show_plot_convert(folder):
     shown = json.loads(run("show", "net.json", "--json", "--top", 2, cwd=folder).stdout)
     assert shown["n_variables"] == 3
     assert len(shown["strongest"]) == 2
-    assert "strongest" in run("show", "net.json", cwd=folder).stdout
+    assert "strongest interactions" in run("show", "net.json", cwd=folder).stdout
     assert run("plot", "net.json", "-o", "g.svg", cwd=folder).returncode == 0
     assert "smoker" in (folder / "g.svg").read_text() or (folder / "g.svg").stat().st_size > 1000
     for suffix in ("mn", "uai", "graphml"):

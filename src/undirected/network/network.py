@@ -182,9 +182,10 @@ class MarkovNetwork:
             "  by length      " + ", ".join(f"{n:,} of {length}" for length, n in enumerate(lengths) if n),
             f"  edges          {len(pairs):,} (degree {degree.mean():.1f} on average, {int(degree.max())} at most)",
         ]
-        if n_nonzero:
-            lines.append("  strongest")
-            lines += [f"    {weight:+9.4f}  {text}" for text, weight in self.strongest(k)]
+        long = bool((self.features.lengths > 1).any())
+        if n_nonzero and k:
+            lines.append("  strongest interactions" if long else "  strongest features")
+            lines += [f"    {weight:+9.4f}  {text}" for text, weight in self.strongest(k, 2 if long else 1)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
