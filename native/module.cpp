@@ -50,6 +50,7 @@ struct PyProblem {
         expect(n_literals == std::int64_t(columns.shape(0)), "one bit column per literal");
         expect(table.n_words == (table.n_rows + 63) / 64, "bit columns do not fit the rows");
         expect(features.n >= 0 && features.start[features.n] <= std::int64_t(literals.shape(0)), "feature offsets");
+        for (std::int64_t j = 0; j < features.n; ++j) expect(features.start[j] >= 0 && features.start[j] <= features.start[j + 1], "feature offsets");
         for (std::size_t k = 0; k < literals.shape(0); ++k)
             expect(features.literals[k] >= 0 && features.literals[k] < 2 * n_literals, "literal out of range");
         nb::gil_scoped_release unlocked;
@@ -111,6 +112,7 @@ struct PyProblem {
 
     nb::object probabilities(In<double> weights, std::int64_t n_literals, int n_threads) {
         check(weights);
+        expect(n_literals == problem->n_literals(), "one probability per literal");
         std::vector<double> out(problem->n_rows() * n_literals);
         {
             nb::gil_scoped_release unlocked;
@@ -129,7 +131,10 @@ struct PyProblem {
     }
 
     nb::object design(std::int32_t variable, In<std::int32_t> features) const {
+        expect(variable >= 0 && variable < problem->n_variables(), "no such variable");
         const std::int64_t n = std::int64_t(features.shape(0)), width = problem->sample_width(variable);
+        for (std::int64_t k = 0; k < n; ++k)
+            expect(features.data()[k] >= 0 && features.data()[k] < problem->n_features(), "no such feature");
         std::vector<float> out(n * width);
         {
             nb::gil_scoped_release unlocked;
@@ -171,6 +176,8 @@ NB_MODULE(_native, m) {
         "gssl_generate",
         [](In<std::int64_t> start, In<std::int32_t> literals, std::int64_t n_generated, std::int64_t threshold, std::uint64_t seed,
            int n_threads) {
+            for (std::size_t k = 0; k + 1 < start.shape(0); ++k) expect(start.data()[k] >= 0 && start.data()[k] <= start.data()[k + 1], "offsets");
+            expect(start.shape(0) > 0 && start.data()[start.shape(0) - 1] <= std::int64_t(literals.shape(0)), "offsets");
             Generated g;
             {
                 nb::gil_scoped_release unlocked;
@@ -198,6 +205,8 @@ NB_MODULE(_native, m) {
             const std::int64_t n = std::int64_t(x.shape(0)), n_blocks = std::int64_t(start.shape(0)) - 1;
             std::int64_t entries = 0;
             for (std::int64_t b = 0; b < n_blocks; ++b) entries += (start.data()[b + 1] - start.data()[b]) * (start.data()[b + 1] - start.data()[b]);
+            for (std::size_t k = 0; k < members.shape(0); ++k) expect(members.data()[k] >= 0 && members.data()[k] < n, "a member outside the vector");
+            expect(start.data()[n_blocks] <= std::int64_t(members.shape(0)), "blocks do not fit");
             expect(x.shape(0) == y.shape(0) && entries == std::int64_t(matrices.shape(0)), "blocks do not fit");
             std::vector<float> out_x(n), out_y(n);
             {

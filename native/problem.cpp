@@ -106,7 +106,13 @@ Problem::Problem(const Table& table, const Features& features, std::int64_t memo
     plan_.row_weight_single = row_weight_single_.data();
     lay_out_columns();
     // Chunks keep a block's logits in the second-level cache; groups of chunks are what threads share when there are few panels.
-    plan_.chunk_rows = plan_.n_panels >= 8 || plan_.n_rows <= 8192 ? 8192 : 2048;
+    // Short tables and wide panels (variables of many states) take smaller ones, so that buffers stay small.
+    std::int64_t widest = 1;
+    for (std::int32_t panel = 0; panel < plan_.n_panels; ++panel)
+        widest = std::max<std::int64_t>(widest, panel_blocks_[panel + 1] - panel_blocks_[panel]);
+    std::int64_t chunk = plan_.n_panels >= 8 || plan_.n_rows <= 8192 ? 8192 : 2048;
+    chunk = std::min({chunk, (plan_.n_rows + 63) / 64 * 64, std::max<std::int64_t>(64, (std::int64_t(1) << 18) / widest / 64 * 64)});
+    plan_.chunk_rows = std::int32_t(chunk);
     plan_.n_chunks = std::int32_t((plan_.n_rows + plan_.chunk_rows - 1) / plan_.chunk_rows);
     plan_.n_groups = std::max(1, std::min(plan_.n_chunks, (16 + plan_.n_panels - 1) / std::max(1, plan_.n_panels)));
     std::vector<Place> places = find_contexts(features);
@@ -360,12 +366,15 @@ void Problem::renumber() {
         if (number < 0) number = next++;
     const auto count = count_;
     const auto complement = complement_;
-    const auto starts = list_start_;
     for (std::int64_t c = 0; c < plan_.n_contexts; ++c) {
         count_[to[c]] = count[c];
         complement_[to[c]] = complement[c];
-        for (std::int64_t chunk = 0; chunk < plan_.n_chunks; ++chunk)
-            list_start_[chunk * plan_.n_contexts + to[c]] = starts[chunk * plan_.n_contexts + c];
+    }
+    std::vector<std::uint64_t> counts(plan_.n_contexts);
+    for (std::int64_t chunk = 0; chunk < plan_.n_chunks; ++chunk) {
+        std::uint64_t* at = list_start_.data() + chunk * plan_.n_contexts;
+        std::copy_n(at, plan_.n_contexts, counts.begin());
+        for (std::int64_t c = 0; c < plan_.n_contexts; ++c) at[to[c]] = counts[c];
     }
     number_ = std::move(to);
 }

@@ -27,6 +27,7 @@ public:
 
     std::int64_t n_features() const { return n_features_; }
     std::int64_t n_rows() const { return plan_.n_rows; }
+    std::int32_t n_literals() const { return plan_.n_literals; }
     std::int32_t n_variables() const { return std::int32_t(n_states_.size()); }
     std::int64_t n_cells() const { return n_cells_; }
     std::int64_t n_contexts() const { return plan_.n_contexts; }

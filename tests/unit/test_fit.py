@@ -89,8 +89,10 @@ def test_interrupt_keeps_the_best_so_far(case):
     assert fit.stopped_by == "interrupt"
     objective = PseudoLikelihood(features, data)
     assert fit.objective < objective.evaluate(objective.independent_start)[0]
-    with pytest.raises(KeyboardInterrupt):
-        fit_path(features, data, [(0, 1), (1, 1)], tol=1e-12, progress=interrupt)
+    with pytest.warns(Unconverged, match="stopped by interrupt"):
+        fits = fit_path(features, data, [(0, 1), (1, 1), (2, 1)], tol=1e-12, progress=interrupt)
+    assert [f.stopped_by for f in fits] == ["interrupt"] * 3
+    assert all(np.isfinite(f.violation) for f in fits)
 
 
 def test_progress_never_rises(case):
@@ -179,3 +181,46 @@ def test_pseudo_gradient_is_the_smallest_subgradient():
     g = np.array([0.5, 0.5, 0.5, 3.0, -3.0])
     np.testing.assert_allclose(pseudo_gradient(w, g, 2.0), [2.5, -1.5, 0.0, 1.0, -1.0])
     assert pseudo_gradient(w, g, 0) is g
+
+
+def test_plain_solver_keeps_to_the_budget_and_survives_an_interrupt(case):
+    with pytest.warns(Unconverged, match="stopped by time"):
+        assert fit_weights(*case, tol=1e-12, solver="plain", time_budget=0.0).stopped_by == "time"
+
+    def interrupt(iteration, objective, violation):
+        if iteration == 3:
+            raise KeyboardInterrupt
+
+    with pytest.warns(Unconverged, match="stopped by interrupt"):
+        assert fit_weights(*case, tol=1e-12, solver="plain", progress=interrupt).stopped_by == "interrupt"
+
+
+def test_two_threads_may_use_one_objective(case):
+    from concurrent.futures import ThreadPoolExecutor
+
+    features, data = case
+    objective = PseudoLikelihood(features, data, threads=1)
+    points = [np.random.default_rng(k).normal(size=len(features)) for k in range(40)]
+    expected = [objective.evaluate(w)[0] for w in points]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda w: objective.evaluate(w)[0], points))
+    assert found == expected
+
+
+def test_a_variable_of_many_states_needs_little_memory():
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(0, 900, 2000), rng.integers(0, 2, 2000)])
+    data = read_data(codes.astype(str), categorical=["v0"])
+    tracemalloc.start()
+    fit = fit_weights(FeatureSet.all_pairs(data.domain), data, tol=1e-6)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert fit.converged
+    assert peak < 400e6
+
+
+def test_a_prior_too_narrow_for_arithmetic(case):
+    with pytest.raises(ParameterError, match="this narrow"):
+        fit_weights(*case, sd=1e-200)

@@ -134,6 +134,7 @@ def test_stops_and_says_so_where_nothing_can_be_dropped():
     [
         ({"n_generated": 0}, "n_generated=0"),
         ({"n_generated": 1 << 31}, "do not fit"),
+        ({"n_generated": 1e3}, "not a whole number"),
         ({"threshold": -1}, "threshold=-1"),
         ({"initial": "some"}, "initial='some'"),
         ({"l1": -1}, "l1=-1"),
@@ -173,3 +174,11 @@ def test_scikit_learn_checks():
     failed = [r["check_name"] for r in results if r["status"] == "failed"]
     assert failed == []
     assert sum(r["status"] == "passed" for r in results) > 30
+
+
+def test_missing_cells_at_scoring_follow_the_parameter():
+    x = np.random.default_rng(0).integers(0, 2, size=(60, 5)).astype(float)
+    x[3, 2] = np.nan
+    learner = GSSL(n_generated=300, missing="mode").fit(x)
+    assert np.isfinite(learner.score(x))
+    assert len(learner.score_samples(x)) == 60

@@ -183,6 +183,7 @@ tree { (v1_0 2.0
         ("2,2\nMN {\ntree { (v0_1 1 2 \n", "middle of a tree"),
         ("2,2\nMN {\n}\nmore\n", "after the end"),
         ("2,x\nMN {\n}\n", "not a number of states"),
+        ("2,2\nMN {\n1 +v0_" + "1" * 5000 + "\n}\n", "not a literal"),
         ("2,2\nBN {\n}\n", "expected MN"),
     ],
 )
@@ -215,6 +216,9 @@ def broken(change):
         (broken(lambda t: t["variables"][0].update(states="no")), "expected list, found str"),
         (broken(lambda t: t["variables"][0].update(edges=[1, 1])), "edges must rise"),
         (broken(lambda t: t.pop("features")), "features: expected list"),
+        (broken(lambda t: t.update(variables=[], features=[])), "at least one variable"),
+        (broken(lambda t: t["features"].append([10**400, 1])), "401 digits"),
+        ('{"format": ' + "9" * 5000 + "}", "not JSON that can be read"),
     ],
 )
 def test_broken_json_files(text, message):
@@ -286,3 +290,20 @@ def test_synthetic_parameters():
         datasets.random_conjunctions(2, 1000, max_length=1)
     with pytest.raises(DataError, match="exact sampling needs a table"):
         datasets.exact_sample(datasets.grid_ising(30, 30), 1)
+
+
+def test_odd_names_survive_drawing_and_writing(tmp_path):
+    from undirected.plots import save_figure
+    from undirected.plots.graph import draw_graph
+
+    domain = Domain([Variable("$\\foo$", ("0", "1")), Variable("#cases", ("0", "1"))])
+    model = MarkovNetwork(FeatureSet.all_pairs(domain), [1.0, np.inf, -np.inf])
+    save_figure(draw_graph(model), tmp_path / "g.png")
+    assert model.features.texts()[1] == '"#cases"=1'
+    odd = MarkovNetwork(FeatureSet.atomic(Domain([Variable("\ud800", ("0", "1"))])), [1.0])
+    with pytest.raises(DataError, match="cannot be written"):
+        odd.save(tmp_path / "odd.json")
+    with pytest.raises(DataError, match="no code 9"):
+        model.conditional("#cases", [9, 0])
+    with pytest.raises(FeatureError, match="literal 1099511627776"):
+        FeatureSet.from_lists([[2**40]], domain)

@@ -234,3 +234,83 @@ def test_codes_outside_the_domain():
     domain = read_data(np.array([[0, 1]])).domain
     with pytest.raises(DataError, match="beyond its 2 states"):
         Dataset(domain, np.array([[0, 7]]))
+
+
+def test_libra_states_do_not_depend_on_blanks(tmp_path):
+    plain = read_data(write(tmp_path, "a.data", "1,0\n2,1\n1,1\n"))
+    blanks = read_data(write(tmp_path, "b.data", "1, 0\n2, 1\n1, 1\n"))
+    assert plain.domain == blanks.domain
+    assert plain.domain[0].states == ("0", "1", "2")
+    np.testing.assert_array_equal(plain.codes, [[1, 0], [2, 1], [1, 1]])
+    with pytest.raises(FormatError, match="neither a state"):
+        read_data(write(tmp_path, "c.data", "1;0\n"))
+    wide = read_data(tmp_path / "a.data", domain_from=write(tmp_path, "d.data", "4,0\n"))
+    assert wide.domain[0].states == ("0", "1", "2", "3", "4")
+
+
+def test_an_unclosed_quote_swallows_nothing(tmp_path):
+    with pytest.raises(FormatError, match="line"):
+        read_data(write(tmp_path, "t.csv", 'a,b\n1,x\n3,"y\n5,z\n7,x\n'))
+
+
+def test_mixed_line_endings_are_read_right(tmp_path):
+    data = read_data(write(tmp_path, "t.csv", "0,1\r\n1,00\n0,19\n"), header=False)
+    assert data.domain[1].states == ("00", "1", "19")
+
+
+def test_whole_numbers_with_a_point_are_integers(tmp_path):
+    data = read_data(write(tmp_path, "t.csv", "a,b\n1,x\n1.0,y\n0,x\n"))
+    assert data.domain[0].states == ("0", "1")
+    assert read_data(write(tmp_path, "u.csv", "a,b\n1.0,x\n"), domain=data.domain).codes[0, 0] == 1
+
+
+def test_infinite_numbers_are_an_error():
+    with pytest.raises(DataError, match="holds 'inf'"):
+        read_data(np.array([[0.5], [1.5], [np.inf]]))
+
+
+def test_codes_are_checked_before_they_are_cast():
+    domain = read_data(np.array([[0, 1]])).domain
+    for codes in ([[256, 0]], [[-2, 0]]):
+        with pytest.raises(DataError, match="beyond its 2 states"):
+            Dataset(domain, np.array(codes))
+    with pytest.raises(DataError, match="whole numbers"):
+        Dataset(domain, np.array([[0.7, np.nan]]))
+
+
+def test_weights_for_a_dataset_are_used():
+    data = read_data(np.array([[0, 1], [1, 1]]))
+    np.testing.assert_array_equal(read_data(data, weights=np.array([2.0, 3.0])).weights, [2, 3])
+    with pytest.raises(ParameterError, match="coded already"):
+        read_data(data, numeric=["v0"])
+
+
+def test_baskets_without_an_item_are_test_data_too(tmp_path):
+    train = read_data(write(tmp_path, "a.basket", "a b\nb\na\n"))
+    test = read_data(write(tmp_path, "b.basket", "b z\nb\n"), domain=train.domain)
+    np.testing.assert_array_equal(test.codes, [[0, 1], [0, 1]])
+
+
+def test_byte_strings_and_sparse_duplicates():
+    assert read_data(np.array([[b"a"], [b"b"]])).domain[0].states == ("a", "b")
+    twice = sp.coo_matrix(([1, 1], ([0, 0], [0, 0])), shape=(2, 1))
+    assert read_data(twice).domain[0].states == ("0", "2")
+
+
+def test_broken_npz_files(tmp_path):
+    np.savez(tmp_path / "whole.npz", X=np.zeros((50, 50)))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:300])
+    np.save(tmp_path / "a.npy", np.zeros((2, 2)))
+    (tmp_path / "a.npz").write_bytes((tmp_path / "a.npy").read_bytes())
+    np.savez(tmp_path / "names.npz", train=np.zeros((2, 1), np.uint8), n_vars=4, names=np.array(["a"]))
+    np.savez(tmp_path / "kind.npz", train=np.zeros((2, 1)), n_vars=4)
+    for name in ("cut", "a", "names", "kind"):
+        with pytest.raises(FormatError, match=name):
+            read_data(tmp_path / f"{name}.npz")
+
+
+def test_names_that_cannot_be_files():
+    with pytest.raises(DataError):
+        read_data("x" * 300)
+    with pytest.raises(DataError):
+        read_data("x" * 5000 + ".csv")

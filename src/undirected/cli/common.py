@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import warnings
@@ -50,7 +51,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         if match is None or float(match[1]) <= 0:
             self.fail(f"{value!r} is not a size such as 500MB or 2GiB", param, ctx)
         power = " KMGT".index(match[2].upper()) if match[2] else 0
-        return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+        return min(int(float(match[1]) * (1024 if match[3] else 1000) ** power), 1 << 60)
 
 
 class Deviation(click.ParamType):  # type: ignore[type-arg]
@@ -105,7 +106,7 @@ domain_options = options(
 )
 
 compute_options = options(
-    click.option("--threads", type=click.IntRange(1), help="Cores to use (default: all); the result is the same for any number."),
+    click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all); the result is the same for any number."),
     click.option("--time-budget", type=Seconds(), help="Stop after this long (60s, 5m) with the best weights so far."),
     click.option("--memory", type=Bytes(), default="2GiB", show_default=True, help="Memory that row lists may take."),
 )
@@ -127,7 +128,16 @@ def remark(text: str, quiet: bool) -> None:
 
 def emit(values: dict[str, Any], as_json: bool, text: str) -> None:
     """The result: JSON or text, on standard output."""
-    click.echo(json.dumps(values) if as_json else text)
+    click.echo(json.dumps(_plain(values), allow_nan=False) if as_json else text)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity: it becomes a text, as in network files."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
 def read_table(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(file_okay=False), default=".", show_default=True, help="Folder for the files it writes.")
-@click.option("--threads", type=click.IntRange(1), help="Cores to use (default: all).")
+@click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all).")
 @common.output_options
 def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bool) -> None:
     """Learn a network of handwritten digits (64 black-and-white pixels), score it, draw it."""

@@ -46,7 +46,7 @@ Examples:
 )
 @common.weight_options
 @click.option("--valid", metavar="DATA|FRACTION", help="Validation data, or a fraction of the rows to set aside, to score afterwards.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed, the same network.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed, the same network.")
 @common.read_options
 @common.domain_options
 @common.compute_options

@@ -17,7 +17,7 @@ EPILOG = """\b
 DATA is a file (.csv .tsv .data .basket .parquet .npz, most also .gz) or the name
 of a data set, with an optional split: nltcs, nltcs:test, digits:valid.
 \b
-Exit codes: 0 done; 2 wrong usage; 3 bad data or file; 4 impossible evidence;
+Exit codes: 0 done; 1 a fault in the program; 2 wrong usage; 3 bad data or file; 4 impossible evidence;
 5 stopped before the tolerance (the result is still written); 130 interrupted
 (likewise).
 \b
@@ -58,6 +58,10 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        _end(f"an unexpected {type(error).__name__}: {error}. This is a fault in the program; --debug shows where", 1)
 
 
 def _end(message: str, code: int) -> None:

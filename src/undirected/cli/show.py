@@ -15,7 +15,7 @@ from undirected.cli import common
 @click.option("--metric", type=click.Choice(["pll"]), default="pll", show_default=True, help="pll: pseudo-log-likelihood, mean over rows.")
 @click.option("--by-variable", is_flag=True, help="Also the mean for each variable.")
 @common.read_options
-@click.option("--threads", type=click.IntRange(1), help="Cores to use (default: all).")
+@click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all).")
 @common.output_options
 def score(
     network: str,

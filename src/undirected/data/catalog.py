@@ -182,7 +182,7 @@ def _download(url: str, target: Path, sha256: str, progress: Progress | None) ->
                 "away. Try again; if it happens again, the source has changed or something on the way alters files."
             )
         os.replace(part, target)
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         if isinstance(error, DownloadError):
             raise
         raise DownloadError(f"{url}: {error}. What has arrived is kept; the next try goes on from there.") from None

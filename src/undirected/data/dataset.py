@@ -33,14 +33,18 @@ class Dataset:
         codes = np.asarray(codes)
         if codes.ndim != 2 or codes.shape[1] != len(domain):
             raise DataError(f"{source}: codes of shape {codes.shape} do not fit {len(domain)} variables")
+        if codes.dtype.kind not in "iu":
+            raise DataError(f"{source}: codes are whole numbers, not {codes.dtype}; read_data codes other tables")
+        if codes.size:
+            beyond = (codes.max(axis=0) >= domain.n_states) | (codes.min(axis=0) < -1)
+            if beyond.any():
+                v = int(np.argmax(beyond))
+                raise DataError(f"{source}: variable {domain[v].name!r} has a code beyond its {domain.n_states[v]} states")
         self.domain = domain
         self.codes = codes.astype(code_type(domain), copy=False)
         self.weights = np.ones(len(codes)) if weights is None else check_weights(weights, len(codes), source)
         self.source = source
         self.lines = lines
-        if len(codes) and (self.codes.max(axis=0) >= domain.n_states).any():
-            v = int(np.argmax(self.codes.max(axis=0) >= domain.n_states))
-            raise DataError(f"{source}: variable {domain[v].name!r} has a code beyond its {domain.n_states[v]} states")
 
     def __len__(self) -> int:
         return len(self.codes)

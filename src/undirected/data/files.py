@@ -12,7 +12,10 @@ from undirected.errors import DataError
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
     """Write beside the target and rename, so that a crash or a full disk leaves the old file, or none, but never half."""
     target = Path(path)
-    raw = content.encode("utf8") if isinstance(content, str) else content
+    try:
+        raw = content.encode("utf8") if isinstance(content, str) else content
+    except UnicodeEncodeError as error:
+        raise DataError(f"{target} cannot be written: {error}; rename the variable or state") from None
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as out:

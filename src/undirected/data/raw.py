@@ -51,6 +51,8 @@ class RawColumn:
         """Texts without blanks at the ends, each once, missing ones as the empty text."""
         clean = [t.strip() for t in self.texts]
         clean = ["" if t in MISSING_TEXTS else t for t in clean]
+        if any("." in t or "e" in t.lower() for t in clean) and all(as_number(t) is not None for t in clean if t):
+            clean = [_text(float(t)) if t else t for t in clean]  # 1.0 is 1
         if clean == self.texts:
             return self
         seen: dict[str, int] = {}
@@ -72,6 +74,7 @@ class RawTable:
     weights: Array | None = None
     lines: Array | None = None
     fixed: dict[int, Variable] = field(default_factory=dict)  # columns whose states are known beforehand
+    absent: str | None = None  # the state of a variable without a column, in baskets
 
     @property
     def n_rows(self) -> int:
@@ -90,8 +93,8 @@ class ColumnRules:
     numeric: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.bins < 2:
-            raise ParameterError(f"bins={self.bins}: at least two bins are needed")
+        if self.bins < 2 or self.bins != int(self.bins):
+            raise ParameterError(f"bins={self.bins}: a whole number of at least two bins is needed")
 
 
 def learn_domain(table: RawTable, rules: ColumnRules, wider: RawTable | None = None) -> Domain:
@@ -107,10 +110,20 @@ def learn_domain(table: RawTable, rules: ColumnRules, wider: RawTable | None = N
         others = [wider.columns[k] for k in order]
     weights = np.ones(table.n_rows) if table.weights is None else table.weights
     variables = [
-        table.fixed.get(i) or _learn_variable(name, column, other, weights, rules, table.source)
+        _widened(table.fixed[i], other) if i in table.fixed else _learn_variable(name, column, other, weights, rules, table.source)
         for i, (name, column, other) in enumerate(zip(names, table.columns, others, strict=True))
     ]
     return Domain(variables, named=table.names is not None)
+
+
+def _widened(variable: Variable, other: RawColumn | None) -> Variable:
+    """A variable of known states with those of another column added."""
+    new = [t for t in other.known if variable.find(t) is None] if other else []
+    if not new:
+        return variable
+    if all(t.isdigit() for t in (*variable.states, *new)):
+        return Variable(variable.name, tuple(map(str, range(max(map(int, (*variable.states, *new))) + 1))))
+    return Variable(variable.name, tuple(sort_states([*variable.states, *new])))
 
 
 def _learn_variable(name: str, column: RawColumn, other: RawColumn | None, weights: Array, rules: ColumnRules, source: str) -> Variable:
@@ -120,6 +133,9 @@ def _learn_variable(name: str, column: RawColumn, other: RawColumn | None, weigh
     both = list(dict.fromkeys(known + (other.known if other else [])))
     numbers = [as_number(t) for t in both]
     all_numbers = all(n is not None for n in numbers)
+    infinite = [t for t in both if t.lower().lstrip("+-") in ("inf", "infinity")]
+    if infinite and name not in rules.categorical and all(n is not None or t in infinite for t, n in zip(both, numbers, strict=True)):
+        raise DataError(f"{source}: column {name!r} holds {infinite[0]!r}; infinite numbers cannot be binned, so replace them")
     if name in rules.numeric and not all_numbers:
         bad = next(t for t, n in zip(both, numbers, strict=True) if n is None)
         raise DataError(f"{source}: column {name!r} was to be read as numbers but holds {bad!r}")
@@ -140,6 +156,8 @@ def _values(column: RawColumn) -> Array:
 
 def encode(table: RawTable, domain: Domain) -> Dataset:
     """The table in the codes of a domain; a state the domain does not have is an error that names the cell."""
+    if table.absent is not None and domain.named:
+        return _encode_basket(table, domain, table.absent)
     order = check_same_variables(domain, table.names, len(table.columns), table.source)
     codes = np.empty((table.n_rows, len(domain)), dtype=code_type(domain), order="F")
     for v, (variable, k) in enumerate(zip(domain.variables, order, strict=True)):
@@ -149,6 +167,14 @@ def encode(table: RawTable, domain: Domain) -> Dataset:
             mapping[i] = _code(variable, text, table, column, i, k)
         codes[:, v] = mapping[column.codes] if len(mapping) else 0
     return Dataset(domain, codes, table.weights, table.source, table.lines)
+
+
+def _encode_basket(table: RawTable, domain: Domain, absent: str) -> Dataset:
+    """Items that no basket of this table holds are absent everywhere; items the domain does not know are left out."""
+    position = {name: k for k, name in enumerate(table.names or [])}
+    nowhere = RawColumn([absent], np.zeros(table.n_rows, dtype=np.int8))
+    columns = [table.columns[position[v.name]] if v.name in position else nowhere for v in domain.variables]
+    return encode(RawTable(columns, domain.names, table.source, table.weights, table.lines), domain)
 
 
 def _code(variable: Variable, text: str, table: RawTable, column: RawColumn, i: int, k: int) -> int:
@@ -175,6 +201,8 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, bool | np.bool_):
         return "1" if value else "0"
+    if isinstance(value, bytes):
+        return value.decode("utf8", "replace")
     if isinstance(value, float):
         return "" if value != value else str(int(value)) if value == int_or_none(value) else repr(value)
     return str(value)

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import os
+import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from undirected.data.dataset import Dataset, check_weights
 from undirected.data.raw import MISSING_TEXTS, ColumnRules, RawColumn, RawTable, encode, learn_domain
-from undirected.data.variables import Domain, Variable, as_number, sort_states
+from undirected.data.variables import MAX_STATES, Domain, Variable, as_number, sort_states
 from undirected.errors import DataError, FormatError, MissingExtra, ParameterError, did_you_mean
 from undirected.kernels.types import Array
 
@@ -72,7 +73,11 @@ def read_data(
     """
     rules = ColumnRules(bins, tuple(categorical), tuple(numeric))
     if isinstance(source, Dataset):
+        if domain_from is not None or categorical or numeric:
+            raise ParameterError("the columns of a Dataset are coded already; give these options when it is read")
         data = source if domain is None else _recode(source, domain)
+        if weights is not None:
+            data = Dataset(data.domain, data.codes, weights, data.source, data.lines)
     else:
         table = read_raw(source, format, header)
         if weights is not None:
@@ -137,7 +142,8 @@ def _from_array(array: Array, source: str, names: list[str] | None) -> RawTable:
 
 
 def _from_sparse(matrix: Any, source: str) -> RawTable:
-    csc = matrix.tocsc()
+    csc = matrix.tocsc(copy=True)
+    csc.sum_duplicates()
     columns = []
     for k in range(csc.shape[1]):
         column = np.zeros(csc.shape[0], dtype=csc.dtype)
@@ -148,7 +154,11 @@ def _from_sparse(matrix: Any, source: str) -> RawTable:
 
 def _read_path(text: str, format: str | None, header: bool | None) -> RawTable:
     name, split = text, None
-    if not Path(text).exists() and ":" in Path(text).name[1:]:
+    try:
+        found = Path(text).exists()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{text[:60]!r}... cannot be a file: {error}") from None
+    if not found and ":" in Path(text).name[1:]:
         name, _, split = text.rpartition(":")
     path = Path(name)
     if not path.exists():
@@ -178,7 +188,8 @@ def _read_path(text: str, format: str | None, header: bool | None) -> RawTable:
     if kind == "basket":
         return _parse_basket(_decode(content, name), name)
     if kind == "libra":
-        return parse_digits(content, name) or _parse_libra(_decode(content, name), name)
+        quick = parse_digits(content, name, b",")
+        return _numbered(quick) if quick is not None else _parse_libra(_decode(content, name), name)
     return _parse_delimited(content, name, "\t" if kind == "tsv" else None, header)
 
 
@@ -202,7 +213,7 @@ def _decode(content: bytes, name: str) -> str:
         raise FormatError(f"{name}, line {line}: not UTF-8 text (byte {error.start}); convert the file to UTF-8") from None
 
 
-def parse_digits(content: bytes, name: str) -> RawTable | None:
+def parse_digits(content: bytes, name: str, separators: bytes = b",\t; ") -> RawTable | None:
     """Rows of single digits at fixed places, the commonest big file, without a Python object a cell; else None."""
     end = content.find(b"\n")
     end = len(content) if end < 0 else end
@@ -215,7 +226,9 @@ def parse_digits(content: bytes, name: str) -> RawTable | None:
     cells, marks = grid[:, 0 : width - 1 - crlf : 2], grid[:, 1 : width - 1 - crlf : 2]
     if not ((cells >= 48) & (cells <= 57)).all() or not (grid[:, -1] == 10).all():
         return None
-    if marks.size and not ((marks == marks[0, 0]).all() and marks[0, 0] in b",\t; "):
+    if marks.size and not ((marks == marks[0, 0]).all() and marks[0, 0] in separators):
+        return None
+    if crlf and not (grid[:, -2] == 13).all():
         return None
     columns = [_digit_column(np.ascontiguousarray(cells[:, k])) for k in range(cells.shape[1])]
     return RawTable(columns, None, name, lines=np.arange(1, len(grid) + 1))
@@ -235,7 +248,7 @@ def _parse_delimited(content: bytes, name: str, delimiter: str | None, header: b
             return quick
     text = _decode(content, name)
     delimiter = delimiter or _sniff(text)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=False)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     rows: list[list[str]] = []
     lines: list[int] = []
     cells: list[dict[str, int]] = []
@@ -278,7 +291,7 @@ def _parse_delimited(content: bytes, name: str, delimiter: str | None, header: b
 
 
 def _sniff(text: str) -> str:
-    line = next(line for line in text.splitlines() if line.strip())
+    line = next((line for line in text.splitlines() if line.strip()), "")
     counts = {d: line.count(d) for d in (",", "\t", ";", "|")}
     best = max(counts, key=lambda d: counts[d])
     return best if counts[best] else " " if " " in line.strip() else ","
@@ -316,7 +329,7 @@ def _parse_libra(text: str, name: str) -> RawTable:
         for k, cell in enumerate(cells):
             if cell != "*" and not (cell.isascii() and cell.isdigit()):
                 raise FormatError(f"{name}, line {number}, column {k + 1}: {cell!r} is neither a state number nor *")
-            if cell != "*" and int(cell) > 30_000:
+            if cell != "*" and (len(cell) > 9 or int(cell) >= MAX_STATES):
                 raise FormatError(f"{name}, line {number}, column {k + 1}: state {cell} is too large to be one")
         rows.append([c if c == "*" else str(int(c)) for c in cells])
         weights.append(weight)
@@ -324,11 +337,15 @@ def _parse_libra(text: str, name: str) -> RawTable:
     if not rows:
         raise DataError(f"{name} is empty")
     columns = [RawColumn.from_cells(column) for column in zip(*rows, strict=True)]
-    fixed = {}
-    for k, column in enumerate(columns):
+    return _numbered(RawTable(columns, None, name, np.array(weights), np.array(lines)))
+
+
+def _numbered(table: RawTable) -> RawTable:
+    """States are numbers from 0 to the largest seen, at least two of them."""
+    for k, column in enumerate(table.columns):
         states = max([1, *(int(t) for t in column.known)]) + 1
-        fixed[k] = Variable(f"v{k}", tuple(map(str, range(states))))
-    return RawTable(columns, None, name, np.array(weights), np.array(lines), fixed)
+        table.fixed[k] = Variable(f"v{k}", tuple(map(str, range(states))))
+    return table
 
 
 def _parse_basket(text: str, name: str) -> RawTable:
@@ -349,7 +366,7 @@ def _parse_basket(text: str, name: str) -> RawTable:
         codes[r, [position[item] for item in row]] = 1
     columns = [RawColumn(["no", "yes"], codes[:, k]) for k in range(len(names))]
     fixed = {k: Variable(item, ("no", "yes")) for k, item in enumerate(names)}
-    return RawTable(columns, names, name, lines=np.array(lines), fixed=fixed)
+    return RawTable(columns, names, name, lines=np.array(lines), fixed=fixed, absent="no")
 
 
 def _read_parquet(path: Path) -> RawTable:
@@ -368,10 +385,19 @@ def _read_parquet(path: Path) -> RawTable:
 def read_npz(path: Path, split: str | None) -> RawTable:
     """An ``.npz``: packed benchmark splits, a SciPy sparse matrix, or plain arrays (``X``, ``names``, ``weights``)."""
     try:
-        with np.load(path, allow_pickle=False) as z:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as z:
             arrays = {key: z[key] for key in z.files}
-    except (OSError, ValueError, EOFError, zlib.error) as error:
+    except (OSError, ValueError, EOFError, TypeError, KeyError, AttributeError, zlib.error, zipfile.BadZipFile) as error:
         raise FormatError(f"{path}: not an .npz file ({error})") from None
+    try:
+        return _from_arrays(path, arrays, split)
+    except (DataError, ParameterError):
+        raise
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise FormatError(f"{path}: its arrays do not make a table ({error})") from None
+
+
+def _from_arrays(path: Path, arrays: dict[str, Array], split: str | None) -> RawTable:
     source = str(path)
     if {"n_vars", "train"} <= arrays.keys():
         split = split or "train"
@@ -379,6 +405,8 @@ def read_npz(path: Path, split: str | None) -> RawTable:
             raise DataError(f"{path} has no split {split!r}; it has {', '.join(s for s in SPLITS if s in arrays)}")
         bits = np.unpackbits(arrays[split], axis=1, count=int(arrays["n_vars"]))
         names = [str(n) for n in arrays.get("names", np.array([]))] or None
+        if names is not None and len(names) != bits.shape[1]:
+            raise FormatError(f"{path}: {len(names)} names for {bits.shape[1]} variables")
         return binary_table(bits, names, f"{path}:{split}")
     if split is not None:
         raise DataError(f"{path} has no splits")

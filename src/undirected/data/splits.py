@@ -12,6 +12,8 @@ def holdout(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Dat
     """A random ``fraction`` of the rows apart from the others: (the others, the fraction). The same seed, the same rows."""
     if not 0 < fraction < 1:
         raise ParameterError(f"a validation fraction of {fraction} is not between 0 and 1; try 0.1")
+    if seed < 0:
+        raise ParameterError(f"seed={seed}: a seed is zero or more")
     n = round(len(data) * fraction)
     if n == 0 or n == len(data):
         raise DataError(f"{data.source}: {len(data)} rows are too few to set {fraction:g} of them aside")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from undirected.data.variables import Domain
 from undirected.errors import DataError, FeatureError
 
-_SPECIAL = re.compile(r'[=&!"\\]|^\s|\s$|^$')
+_SPECIAL = re.compile(r'[=&!"\\]|^[\s#]|\s$|^$')
 _TOKEN = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|(!=|=|&)|([^=&!"\\]+))')
 
 

@@ -37,12 +37,13 @@ class FeatureSet:
     def from_lists(cls, rows: Iterable[Iterable[int]], domain: Domain) -> FeatureSet:
         """From lists of literals."""
         given = [tuple(row) for row in rows]
+        n = domain.n_literals
+        for j, row in enumerate(given):
+            for literal in row:
+                if not 0 <= literal < 2 * n:
+                    raise FeatureError(f"feature {j} has literal {literal}, but the domain has {n} and their negations")
         features = cls._flat(given, domain)
-        n, flat = domain.n_literals, features.literals
-        outside = (flat < 0) | (flat >= 2 * n)
-        if outside.any():
-            k = int(np.argmax(outside))
-            raise FeatureError(f"feature {features.owner[k]} has literal {flat[k]}, but the domain has {n} and their negations")
+        flat = features.literals
         if len(flat) == 0:
             return features
         # Most are in their shortest form already: positive literals, variables rising.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 
 from undirected.data.variables import MAX_STATES, Domain
 from undirected.errors import FeatureError, FormatError
@@ -11,8 +12,8 @@ from undirected.features.feature_set import FeatureSet
 from undirected.network.network import MarkovNetwork
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?$|-?inf$")
-_LITERAL = re.compile(r"([+-])v(\d+)_(\d+)$")
-_TEST = re.compile(r"v(\d+)_(\d+)$")
+_LITERAL = re.compile(r"([+-])v(\d{1,12})_(\d{1,12})$")
+_TEST = re.compile(r"v(\d{1,12})_(\d{1,12})$")
 _TREE_TOKEN = re.compile(r"\s*([(){}]|[^\s(){}]+)")
 
 
@@ -66,7 +67,7 @@ class _Reader:
     def _schema(self, line: str) -> Domain:
         sizes = []
         for cell in line.split(","):
-            if not (cell.strip().isascii() and cell.strip().isdigit()):
+            if not (cell.strip().isascii() and cell.strip().isdigit() and len(cell.strip()) <= 12):
                 raise self.fail(f"{cell.strip()[:40]!r} is not a number of states")
             sizes.append(int(cell))
             if not 1 <= sizes[-1] <= MAX_STATES:
@@ -122,13 +123,13 @@ class _Reader:
 
     def _tree(self, rest: str) -> None:
         """``(v0_1 T T)`` or a number; the first branch is where the test holds. Worked with a list, not by recursion."""
-        tokens: list[str] = _TREE_TOKEN.findall(rest)
+        tokens = deque(_TREE_TOKEN.findall(rest))
         path: list[list[int]] = []  # literals of the open tests: [literal, branches done]
         started = False
         while True:
             while not tokens:
-                tokens = _TREE_TOKEN.findall(self.next_line("a tree"))
-            token = tokens.pop(0)
+                tokens.extend(_TREE_TOKEN.findall(self.next_line("a tree")))
+            token = tokens.popleft()
             if token == "}":
                 if path or not started or tokens:
                     raise self.fail("a tree ends too early")
@@ -138,8 +139,8 @@ class _Reader:
             started = True
             if token == "(":
                 while not tokens:
-                    tokens = _TREE_TOKEN.findall(self.next_line("a tree"))
-                match = _TEST.match(tokens.pop(0))
+                    tokens.extend(_TREE_TOKEN.findall(self.next_line("a tree")))
+                match = _TEST.match(tokens.popleft())
                 if match is None:
                     raise self.fail("a test such as v0_1 is expected after (")
                 path.append([self._literal(True, match[1], match[2]), 0])

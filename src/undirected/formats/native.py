@@ -43,6 +43,10 @@ def loads(text: str, name: str) -> MarkovNetwork:
         tree = json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise FormatError(f"{name}, line {error.lineno}, column {error.colno}: not JSON ({error.msg})") from None
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise FormatError(f"{name}: not JSON that can be read ({error})") from None
     except RecursionError:
         raise FormatError(f"{name}: nested too deeply to be a network") from None
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
@@ -51,6 +55,8 @@ def loads(text: str, name: str) -> MarkovNetwork:
         raise FormatError(f"{name}: version {tree.get('version')!r} of the format; this program reads version {VERSION}")
     named = _expect(tree.get("named", True), bool, f"{name}: named")
     entries = _expect(tree.get("variables"), list, f"{name}: variables")
+    if not entries:
+        raise FormatError(f"{name}: a network needs at least one variable")
     if len(entries) > MAX_VARIABLES:
         raise FormatError(f"{name}: {len(entries):,} variables are more than {MAX_VARIABLES:,}")
     try:
@@ -90,9 +96,12 @@ def _variable(entry: Any, where: str) -> Variable:
 
 
 def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise FormatError(f"{where}: {value!r} is not a finite number")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    except OverflowError:
+        raise FormatError(f"{where}: a number of {len(str(value))} digits is too large") from None
+    raise FormatError(f"{where}: {value!r} is not a finite number")
 
 
 def _weight_in(value: Any, where: str) -> float:

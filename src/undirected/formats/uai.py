@@ -57,7 +57,7 @@ class _Tokens:
 
     def whole(self, what: str, low: int, high: int) -> int:
         token = self.take(what)
-        if not (token.isascii() and token.isdigit()) or not low <= int(token) <= high:
+        if not (token.isascii() and token.isdigit() and len(token) <= 12) or not low <= int(token) <= high:
             raise FormatError(f"{self.name}: {token[:40]!r} is not {what} (a whole number from {low} to {high})")
         return int(token)
 

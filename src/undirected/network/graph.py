@@ -12,6 +12,8 @@ from undirected.kernels.types import Array
 if TYPE_CHECKING:
     import networkx
 
+HARD = 1e4  # what an infinite weight counts as in computations
+
 
 def pair_weights(features: FeatureSet, weights: Array) -> dict[tuple[int, int], tuple[float, float]]:
     """For each pair of variables that share a feature of non-zero weight: (strength, signed sum).
@@ -23,6 +25,7 @@ def pair_weights(features: FeatureSet, weights: Array) -> dict[tuple[int, int], 
     out: dict[tuple[int, int], tuple[float, float]] = {}
     n = features.domain.n_literals
     base, variable = features.domain.base, features.domain.literal_variable
+    weights = np.clip(weights, -HARD, HARD)
     for j in np.flatnonzero(weights):
         direction: dict[int, int] = {}
         for literal in features[int(j)]:

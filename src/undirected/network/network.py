@@ -17,11 +17,11 @@ from undirected.errors import DataError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
+from undirected.network.graph import HARD, markov_graph, pair_weights
 
 if TYPE_CHECKING:
     import networkx
 
-HARD = 1e4  # what an infinite weight counts as in computations
 MEMORY = 2 << 30
 
 
@@ -111,6 +111,7 @@ class MarkovNetwork:
         n, base = self.domain.n_literals, self.domain.base
         k = int(self.domain.n_states[v])
         scores = np.zeros(k)
+        weights = self._finite
         touching = np.unique(self.features.owner[self.features.variables == v])
         for j in touching:
             allowed = np.ones(k, dtype=bool)
@@ -126,7 +127,7 @@ class MarkovNetwork:
                 else:
                     holds &= (known[u] == state) == (literal < n)
             if holds:
-                scores[allowed] += self._finite[j]
+                scores[allowed] += weights[j]
         p = np.exp(scores - scores.max())
         return dict(zip(self.domain[v].states, (p / p.sum()).tolist(), strict=True))
 
@@ -136,6 +137,9 @@ class MarkovNetwork:
             return {v: self.domain[v].index(str(state)) for v, state in pairs}
         if len(row) != len(self.domain):
             raise DataError(f"a row of {len(row)} codes for {len(self.domain)} variables")
+        for v, code in enumerate(row):
+            if code >= self.domain.n_states[v]:
+                raise DataError(f"variable {self.domain[v].name!r} has {self.domain.n_states[v]} states, so there is no code {code}")
         return {v: int(code) for v, code in enumerate(row) if code >= 0}
 
     def pll_terms(self, data: Any, threads: int | None = None) -> tuple[Array, Array]:
@@ -162,14 +166,10 @@ class MarkovNetwork:
 
     def graph(self) -> networkx.Graph:
         """The Markov graph: variables joined where a feature of non-zero weight holds both."""
-        from undirected.network.graph import markov_graph
-
         return markov_graph(self.features, self.weights)
 
     def summary(self, k: int = 10) -> str:
         """Sizes, degrees and the strongest features, as text."""
-        from undirected.network.graph import pair_weights
-
         n_nonzero = int((self.weights != 0).sum())
         pairs = pair_weights(self.features, self.weights)
         degree = np.bincount(np.array(list(pairs), dtype=np.int64).ravel(), minlength=len(self.domain)) if pairs else np.zeros(1)

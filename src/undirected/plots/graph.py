@@ -38,7 +38,7 @@ def draw_graph(network: MarkovNetwork, top: int = 60) -> Figure:
         axes.plot(*zip(place[a], place[b], strict=True), color=color, linewidth=0.4 + 4.6 * share, alpha=0.35 + 0.6 * share, zorder=1)
     for name, (x, y) in place.items():
         axes.annotate(
-            name if len(name) <= 24 else name[:23] + "…", (x, y), ha="center", va="center", fontsize=8, zorder=2,
+            name if len(name) <= 24 else name[:23] + "…", (x, y), ha="center", va="center", fontsize=8, zorder=2, parse_math=False,
             bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "#555555", "linewidth": 0.7},
         )  # fmt: skip
     keys = [Line2D([], [], color=c, linewidth=3, label=t) for c, t in ((TOGETHER, "go together"), (APART, "shun each other"))]

@@ -131,6 +131,9 @@ class GSSL(Learner):
         return features
 
     def _check(self) -> None:
+        for name in ("n_generated", "threshold"):
+            if not isinstance(getattr(self, name), int | np.integer):
+                raise ParameterError(f"{name}={getattr(self, name)!r} is not a whole number")
         if self.n_generated < 1:
             raise ParameterError(f"n_generated={self.n_generated}: at least one is needed")
         if self.n_generated >= 1 << 31:

@@ -6,6 +6,7 @@ scikit-learn calls columns features; ``n_features_in_`` below counts columns, ev
 from __future__ import annotations
 
 import os
+import time
 from abc import abstractmethod
 from typing import Any, Self
 
@@ -56,15 +57,17 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         sample_weight
             One weight a row; a weight of two equals a repeated row.
         """
+        began = time.monotonic()
         data = self._training_table(X, sample_weight)
         data.require_complete("learning")
         if not data.total_weight > 0:
             raise DataError(f"{data.source}: no row has a weight above zero")
         proposed = self.propose(data)
         features = proposed.union(FeatureSet.atomic(data.domain))
+        left = None if self.time_budget is None else max(0.0, self.time_budget - (time.monotonic() - began))
         self.fit_ = fit_weights(
             features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
-            time_budget=self.time_budget, progress=self.progress,
+            time_budget=left, progress=self.progress,
         )  # fmt: skip
         self.network_ = self._kept(self.fit_)
         self.domain_ = data.domain
@@ -93,6 +96,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             keep = weights > 0
             if not keep.any():
                 raise DataError("all sample weights are zero; at least one row must count")
+            array = array.tocsr() if hasattr(array, "tocsr") else array
             array, weights = array[np.flatnonzero(keep)], weights[keep]
         return read_data(_frame(array, names), bins=self.bins, missing=self.missing, weights=weights)
 
@@ -105,7 +109,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             names = _names(X)
             array = validate_data(self, X, dtype=None, accept_sparse=True, ensure_all_finite=self._finite(), reset=False)
             X = _frame(array, names)
-        return read_data(X, domain=self.domain_)
+        return read_data(X, domain=self.domain_, missing=self.missing)
 
     def score_samples(self, X: Any) -> Array:
         """The pseudo-log-likelihood of each row."""

@@ -147,8 +147,8 @@ def fit_path(
         _check(l1, sd, tol)
     if solver not in SOLVERS:
         raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
-    if threads is not None and threads < 1:
-        raise ParameterError(f"threads={threads}: at least one is needed")
+    if threads is not None and not 1 <= threads <= 4096:
+        raise ParameterError(f"threads={threads}: between 1 and 4,096 are possible")
     from threadpoolctl import threadpool_limits
 
     began = time.monotonic()
@@ -160,13 +160,14 @@ def fit_path(
         first = objective.independent_start if start is None else _check_start(start, len(features))
         elastic = ElasticNet(objective)
         fits: dict[int, WeightFit] = {}
+        steps = max_iterations
         for k in sorted(range(len(settings)), key=lambda k: (settings[k][1], -settings[k][0])):
             l1, sd = settings[k]
             w = min(fits.values(), key=lambda fit: _distance(fit, l1, sd)).weights if fits else first
             if solver == "plain":
-                out = _solve_plain(objective, l1, sd, w, tol, max_iterations, progress)
+                out = _solve_plain(objective, l1, sd, w, tol, steps, deadline, progress)
             else:
-                out = elastic.solve(l1, sd, w, tol, max_iterations, deadline, progress)
+                out = elastic.solve(l1, sd, w, tol, steps, deadline, progress)
             seconds = time.monotonic() - began
             fits[k] = WeightFit(
                 features,
@@ -181,8 +182,10 @@ def fit_path(
                 objective.threads,
             )
             began = time.monotonic()
-            if out.stopped_by == "interrupt" and len(fits) < len(settings):
-                raise KeyboardInterrupt
+            if out.stopped_by == "interrupt":
+                steps, progress = 0, None  # the settings that are left get the nearest weights there are
+            elif steps == 0 and out.stopped_by == "iterations":
+                fits[k].stopped_by = "interrupt"
     for fit in fits.values():
         if not fit.converged:
             warnings.warn(
@@ -200,7 +203,14 @@ def _distance(fit: WeightFit, l1: float, sd: float) -> float:
 
 
 def _solve_plain(
-    objective: PseudoLikelihood, l1: float, sd: float, start: Array, tol: float, max_iterations: int, progress: Callback | None
+    objective: PseudoLikelihood,
+    l1: float,
+    sd: float,
+    start: Array,
+    tol: float,
+    max_iterations: int,
+    deadline: float | None,
+    progress: Callback | None,
 ) -> Outcome:
     ridge = 0.0 if np.isinf(sd) else 1 / sd**2
 
@@ -208,7 +218,7 @@ def _solve_plain(
         loss, gradient, _ = objective.evaluate(w)
         return loss + 0.5 * ridge * float(w @ w), gradient + ridge * w
 
-    return quasi_newton(smooth, start, l1, 6, tol, objective.total_weight, max_iterations, progress)
+    return quasi_newton(smooth, start, l1, 6, tol, objective.total_weight, max_iterations, progress, deadline)
 
 
 def _check(l1: float, sd: float, tol: float) -> None:
@@ -216,6 +226,8 @@ def _check(l1: float, sd: float, tol: float) -> None:
         raise ParameterError(f"l1={l1}: the L1 penalty must be zero or more")
     if np.isnan(sd) or sd <= 0:
         raise ParameterError(f"sd={sd}: the standard deviation of the Gaussian prior must be above zero (inf for none)")
+    if sd < 1e-9:
+        raise ParameterError(f"sd={sd:g}: a Gaussian prior this narrow leaves every weight at zero; try 0.1")
     if not tol > 0:
         raise ParameterError(f"tol={tol}: the tolerance must be above zero")
 

@@ -23,6 +23,7 @@ SAMPLE_ROWS = 2048
 WHOLE_SAMPLE_ROWS = 4096
 MAX_BLOCK = 512
 MAX_WHOLE = 1024
+MAX_DESIGN = 1 << 24  # numbers in a block's design matrix
 
 
 class WholeMatrix:
@@ -103,18 +104,26 @@ def _estimates(
 ) -> list[tuple[Array, Array]]:
     """For each block its features and ``then(features, Gram matrix of its variable's term on a sample of rows)``."""
     problem = objective.problem
-    problem.sample(weights, max(1, len(objective.table) // rows), objective.threads)
+    sampled = problem.sample(weights, max(1, len(objective.table) // rows), objective.threads)
 
     def work(job: tuple[int, Array]) -> tuple[Array, Array]:
         design = problem.design(*job)
         return job[1], then(job[1], design @ design.T)
 
     with ThreadPoolExecutor(objective.threads) as pool:
-        return list(pool.map(work, _blocks(objective, free, most)))
+        return list(pool.map(work, _blocks(objective, free, most, sampled)))
 
 
-def _blocks(objective: PseudoLikelihood, free: Array, most: int) -> list[tuple[int, Array]]:
-    """Each variable with the free features that mention it, at most so many at a time."""
+def fits_whole(objective: PseudoLikelihood, free: Array) -> bool:
+    """Whether one matrix for all free features is small enough, and its parts are."""
+    if int(free.sum()) > MAX_WHOLE:
+        return False
+    rows = min(len(objective.table), 2 * WHOLE_SAMPLE_ROWS)
+    return int(free.sum()) * rows * int(objective.features.domain.n_states.max(initial=1)) <= MAX_DESIGN
+
+
+def _blocks(objective: PseudoLikelihood, free: Array, most: int, sampled: int) -> list[tuple[int, Array]]:
+    """Each variable with the free features that mention it, at most so many at a time, and fewer if it has many states."""
     features = objective.features
     keep = free[features.owner]
     pairs = np.unique(features.variables[keep].astype(np.int64) * len(features) + features.owner[keep])
@@ -124,7 +133,10 @@ def _blocks(objective: PseudoLikelihood, free: Array, most: int) -> list[tuple[i
     out = []
     for v in np.flatnonzero((np.diff(bounds) > 0) & (n_states > 1)):
         members = owner[bounds[v] : bounds[v + 1]].astype(np.int32)
-        for part in np.array_split(members, -(-len(members) // most)):
+        room = MAX_DESIGN // (sampled * (1 if n_states[v] == 2 else int(n_states[v])))
+        if room < 2:
+            continue
+        for part in np.array_split(members, -(-len(members) // min(most, room))):
             out.append((int(v), np.ascontiguousarray(part)))
     return out
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from undirected.kernels.types import Array
-from undirected.weights.preconditioner import MAX_WHOLE, Diagonal, VariableBlocks, WholeMatrix, build_cost, evaluation_cost
+from undirected.weights.preconditioner import MAX_WHOLE, Diagonal, VariableBlocks, WholeMatrix, build_cost, evaluation_cost, fits_whole
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
 
 MEMORY_PAIRS = 12
@@ -180,7 +180,7 @@ class _Run:
         if built:  # the nearer the end, the less the curvature changes
             self.rebuild_after = min(2 * self.rebuild_after, 4 * owner.rebuild_after)
         free = (w != 0) | (slope != 0)
-        kind = WholeMatrix if int(free.sum()) <= MAX_WHOLE else VariableBlocks
+        kind = WholeMatrix if fits_whole(self.objective, free) else VariableBlocks
         owner.metric = kind(self.objective, w, self.floored(diagonal), self.ridge, free)
         self.since_build = 0
 
