@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int], top: int = 120) -> Figure:
+def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int], top: int = 60) -> Figure:
     """Left, the strongest interactions on the grid of pixels; right, images above the probability of each pixel given the others."""
     from matplotlib.figure import Figure
 
