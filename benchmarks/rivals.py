@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+import warnings
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse as sp
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 
 from undirected.weights.plain import quasi_newton
 
@@ -89,10 +91,6 @@ def rival_seconds(features, table, l1, sd, target, limit=1200.0):
 
 def loop_over_variables(train, C=0.1):
     """The script a user would otherwise write: an L1 logistic regression per variable, edges by AND, weights averaged."""
-    import warnings
-
-    from sklearn.linear_model import LogisticRegression
-
     n = train.shape[1]
     coefficients, intercepts = np.zeros((n, n)), np.zeros(n)
     for v in range(n):
