@@ -266,6 +266,12 @@ def test_distinct_rows_keep_the_weight(data):
     assert sum(shard.total_weight for shard in table.shards(3)) == pytest.approx(table.total_weight)
 
 
+def test_distinct_rows_are_sorted_for_many_states_and_missing_cells():
+    for k in (2, 126, 127, 128, 400):
+        codes = np.random.default_rng(k).integers(-1, k, size=(500, 2))
+        np.testing.assert_array_equal(Dataset(Domain.from_sizes([k, k]), codes).distinct.codes, np.unique(codes, axis=0))
+
+
 def test_states_sort_as_numbers_or_as_text():
     from undirected.data.variables import sort_states
 

@@ -97,7 +97,11 @@ class Dataset:
     @functools.cached_property
     def _distinct_order(self) -> Array:
         first = self.codes[self._groups[0]]
-        return np.lexsort(first.T[::-1]) if first.shape[1] else np.arange(len(first))
+        # Rows as strings of bytes, largest digit first, sort like rows of codes, and much faster.
+        shifted = np.ascontiguousarray((first + 1).astype(">u2" if first.dtype.itemsize > 1 else np.uint8))
+        if not shifted.size:
+            return np.arange(len(first))
+        return np.argsort(shifted.view(np.dtype((np.void, shifted.itemsize * shifted.shape[1]))).ravel(), kind="stable")
 
     @functools.cached_property
     def distinct(self) -> Dataset:

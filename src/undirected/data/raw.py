@@ -45,7 +45,7 @@ class RawColumn:
         if values.dtype.kind in "OUS":
             return cls.from_cells(_text(x) for x in values.tolist())
         distinct, codes = np.unique(values, return_inverse=True)
-        return cls([_text(x) for x in distinct.tolist()], codes.astype(np.int32)).stripped()
+        return cls([_text(x) for x in distinct.tolist()], codes.astype(np.int8 if len(distinct) < 128 else np.int32)).stripped()
 
     def stripped(self) -> RawColumn:
         """Texts without blanks at the ends, each once, missing ones as the empty text."""
