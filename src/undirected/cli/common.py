@@ -159,7 +159,7 @@ def read_table(
     return table
 
 
-def test_options(reading: dict[str, Any]) -> dict[str, Any]:
+def known_domain_options(reading: dict[str, Any]) -> dict[str, Any]:
     """Of the options for reading a table, those that matter when its domain is given."""
     return {name: reading[name] for name in ("format_", "header", "missing")}
 

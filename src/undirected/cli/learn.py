@@ -78,7 +78,7 @@ def learn(
 
     _check_output(output)
     table = common.read_table(data, quiet, **reading)
-    table, held_out = _split(table, valid, seed, quiet, **common.test_options(reading))
+    table, held_out = _split(table, valid, seed, quiet, **common.known_domain_options(reading))
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
     with common.solver_progress(quiet) as progress, common.without_early_warnings():
         learner = GSSL(
@@ -167,7 +167,7 @@ def weights(
         network = formats.load(features)
         chosen = network.features
         start = network.weights if warm_start else None
-        table = common.read_table(data, quiet, domain=network.domain, **common.test_options(reading))
+        table = common.read_table(data, quiet, domain=network.domain, **common.known_domain_options(reading))
     with common.solver_progress(quiet) as progress, common.without_early_warnings():
         fit = fit_weights(
             chosen,

@@ -113,6 +113,8 @@ def _check_shape(table: RawTable) -> None:
 
 def read_raw(source: Any, format: str | None = None, header: bool | None = None) -> RawTable:
     """A table as it was found, from anything `read_data` takes but a `Dataset`."""
+    if isinstance(source, RawTable):
+        return source
     if isinstance(source, str | os.PathLike):
         return _read_path(os.fspath(source), format, header)
     module = type(source).__module__.split(".")[0]

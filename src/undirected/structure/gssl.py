@@ -14,8 +14,8 @@ from undirected.errors import GenerationStopped, ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
+from undirected.network.network import MEMORY
 from undirected.structure.learner import Learner
-from undirected.weights.pseudo_likelihood import MEMORY
 
 INITIAL = ("auto", "all", "positive")
 

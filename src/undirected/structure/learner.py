@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from undirected.data.dataset import Dataset
+from undirected.data.raw import RawColumn, RawTable
 from undirected.data.readers import read_data
 from undirected.errors import DataError
 from undirected.features.feature_set import FeatureSet
@@ -129,23 +130,13 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class _NamedArray:
-    """Columns with names, in the shape of a frame."""
-
-    __module__ = "pandas"  # read_raw takes frames by their module
-
-    def __init__(self, array: Array, names: list[str]) -> None:
-        self.columns = names
-        self._column = {name: array[:, k] for k, name in enumerate(names)}
-
-    def __getitem__(self, name: str) -> Array:
-        return self._column[name]
-
-
 def _names(X: Any) -> list[str] | None:
     columns = getattr(X, "columns", None)
     return None if columns is None else [str(c) for c in columns]
 
 
 def _frame(array: Any, names: list[str] | None) -> Any:
-    return array if names is None else _NamedArray(array, names)
+    """The array with the column names it had before scikit-learn's checks took them."""
+    if names is None:
+        return array
+    return RawTable([RawColumn.from_array(array[:, k]) for k in range(len(names))], names, "the table")

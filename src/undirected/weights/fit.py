@@ -14,9 +14,9 @@ from undirected.data.readers import read_data
 from undirected.errors import ParameterError, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
-from undirected.network.network import MarkovNetwork
+from undirected.network.network import MEMORY, MarkovNetwork
 from undirected.weights.plain import quasi_newton
-from undirected.weights.pseudo_likelihood import MEMORY, PseudoLikelihood
+from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.weights.solver import Callback, ElasticNet, Outcome
 
 SOLVERS = ("auto", "plain")

@@ -12,8 +12,7 @@ from undirected.errors import DataError, FeatureError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
-
-MEMORY = 2 << 30
+from undirected.network.network import MEMORY
 
 
 class PseudoLikelihood:

@@ -115,7 +115,7 @@ class _Run:
                         stopped_by = "tolerance"
                         break
                     if self.active is None:
-                        self.to_double()
+                        self.single = False
                     self.restrict(None)
                     value, gradient, _ = self.evaluate(w)
                     continue
@@ -129,7 +129,7 @@ class _Run:
                     if self.active is not None:
                         self.restrict(None)
                     elif self.single:
-                        self.to_double()
+                        self.single = False
                     elif self.steps:
                         self.steps.clear()
                     else:
@@ -139,16 +139,13 @@ class _Run:
                 drowned = self.single and value - found[1] < abs(value) * SINGLE_NOISE
                 w, value, gradient = found
                 if drowned:
-                    self.to_double()
+                    self.single = False
                     value, gradient, _ = self.evaluate(w)
                 if self.l1 > 0 and iteration % FULL_GRADIENT_EVERY == 0:
                     value, gradient = self.choose_active(w, value, gradient)
         except KeyboardInterrupt:
             stopped_by = "interrupt"
         return self.certify(w, stopped_by, iteration)
-
-    def to_double(self) -> None:
-        self.single = False
 
     def certify(self, w: Array, stopped_by: str, iteration: int) -> Outcome:
         self.restrict(None)
