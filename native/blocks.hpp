@@ -1,11 +1,25 @@
+// One small matrix per block of features, kept as the inverse of its Cholesky factor: rows packed one after another, each
+// padded to eight.
 #pragma once
 #include <cstdint>
+#include <vector>
+
+#include "problem.hpp"
 
 namespace undirected {
 
-// Sums of small square matrices acting on overlapping parts of two vectors of length n:
-// out = sum over blocks b of  scatter_b(matrix_b * gather_b(vector)). Blocks are laid one after another.
-void times_blocks(std::int64_t n, std::int64_t n_blocks, const std::int64_t* start, const std::int32_t* members, const float* matrices,
+// Scales an estimated Hessian so that its diagonal, the ridge apart, is the true one; the diagonal is then raised by 1e-4 of
+// itself. Features that the sample hardly saw keep their diagonal alone.
+void fit_diagonal(float* matrix, std::int64_t n, const double* diagonal, double ridge);
+
+// Block b: the features members[start[b]..start[b + 1]), the term of variables[b], on the problem's sample.
+std::vector<float> block_factors(const Problem& problem, std::int64_t n_blocks, const std::int32_t* variables, const std::int64_t* start,
+                                 const std::int32_t* members, const double* diagonal, double ridge, int n_threads);
+
+std::int64_t factor_size(std::int64_t n);
+
+// Two vectors of length n: out = sum over blocks of scatter(inverse matrix * gather(vector)).
+void times_blocks(std::int64_t n, std::int64_t n_blocks, const std::int64_t* start, const std::int32_t* members, const float* factors,
                   const float* x, const float* y, float* out_x, float* out_y, int n_threads);
 
 }  // namespace undirected

@@ -36,7 +36,7 @@ void expect(bool condition, const char* what) {
 
 struct PyProblem {
     std::unique_ptr<Problem> problem;
-    // A problem keeps its buffers, so that only one thread may evaluate it at a time; designs only read.
+    // A problem keeps its buffers, so that only one thread may evaluate it at a time; Gram matrices only read.
     mutable std::shared_mutex busy;
 
     PyProblem(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
@@ -130,18 +130,36 @@ struct PyProblem {
         return problem->sample(weights.data(), stride, n_threads);
     }
 
-    nb::object design(std::int32_t variable, In<std::int32_t> features) const {
+    nb::object gram(std::int32_t variable, In<std::int32_t> features) const {
         expect(variable >= 0 && variable < problem->n_variables(), "no such variable");
-        const std::int64_t n = std::int64_t(features.shape(0)), width = problem->sample_width(variable);
+        const std::int64_t n = std::int64_t(features.shape(0));
         for (std::int64_t k = 0; k < n; ++k)
             expect(features.data()[k] >= 0 && features.data()[k] < problem->n_features(), "no such feature");
-        std::vector<float> out(n * width);
+        std::vector<float> out(n * n);
         {
             nb::gil_scoped_release unlocked;
             const std::shared_lock lock(busy);
-            problem->design(variable, features.data(), n, out.data());
+            problem->gram(variable, features.data(), n, out.data());
         }
-        return owned(std::move(out), {std::size_t(n), std::size_t(width)});
+        return owned(std::move(out), {std::size_t(n), std::size_t(n)});
+    }
+
+    nb::object factors(In<std::int32_t> variables, In<std::int64_t> start, In<std::int32_t> members, In<double> diagonal, double ridge,
+                       int n_threads) const {
+        check(diagonal);
+        const std::int64_t n_blocks = std::int64_t(variables.shape(0));
+        expect(std::int64_t(start.shape(0)) == n_blocks + 1 && start.data()[0] == 0 && start.data()[n_blocks] == std::int64_t(members.shape(0)), "offsets");
+        for (std::int64_t b = 0; b < n_blocks; ++b)
+            expect(start.data()[b] <= start.data()[b + 1] && variables.data()[b] >= 0 && variables.data()[b] < problem->n_variables(), "blocks");
+        for (std::size_t k = 0; k < members.shape(0); ++k)
+            expect(members.data()[k] >= 0 && members.data()[k] < problem->n_features(), "no such feature");
+        std::vector<float> out;
+        {
+            nb::gil_scoped_release unlocked;
+            const std::shared_lock lock(busy);
+            out = block_factors(*problem, n_blocks, variables.data(), start.data(), members.data(), diagonal.data(), ridge, n_threads);
+        }
+        return owned(std::move(out));
     }
 
     nb::dict sizes() const {
@@ -151,6 +169,7 @@ struct PyProblem {
         d["list_bytes"] = problem->list_bytes();
         d["cells"] = problem->n_cells();
         d["entries"] = problem->n_entries();
+        d["held"] = problem->n_held();
         d["work"] = problem->work();
         return d;
     }
@@ -170,7 +189,9 @@ NB_MODULE(_native, m) {
         .def("terms", &PyProblem::terms, nb::arg("weights"), nb::arg("threads"))
         .def("probabilities", &PyProblem::probabilities, nb::arg("weights"), nb::arg("n_literals"), nb::arg("threads"))
         .def("sample", &PyProblem::sample, nb::arg("weights"), nb::arg("stride"), nb::arg("threads"))
-        .def("design", &PyProblem::design, nb::arg("variable"), nb::arg("features"))
+        .def("gram", &PyProblem::gram, nb::arg("variable"), nb::arg("features"))
+        .def("factors", &PyProblem::factors, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("diagonal"), nb::arg("ridge"),
+             nb::arg("threads"))
         .def("sizes", &PyProblem::sizes);
     m.def(
         "gssl_generate",
@@ -200,21 +221,29 @@ NB_MODULE(_native, m) {
         },
         nb::arg("total"), nb::arg("places"), nb::arg("block"));
     m.def(
+        "fit_diagonal",
+        [](nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> matrix, In<double> diagonal, double ridge) {
+            const std::size_t n = diagonal.shape(0);
+            expect(matrix.shape(0) == n && matrix.shape(1) == n, "one diagonal entry per row");
+            fit_diagonal(matrix.data(), std::int64_t(n), diagonal.data(), ridge);
+        },
+        nb::arg("matrix"), nb::arg("diagonal"), nb::arg("ridge"));
+    m.def(
         "times_blocks",
-        [](In<std::int64_t> start, In<std::int32_t> members, In<float> matrices, In<float> x, In<float> y, int n_threads) {
+        [](In<std::int64_t> start, In<std::int32_t> members, In<float> factors, In<float> x, In<float> y, int n_threads) {
             const std::int64_t n = std::int64_t(x.shape(0)), n_blocks = std::int64_t(start.shape(0)) - 1;
             std::int64_t entries = 0;
-            for (std::int64_t b = 0; b < n_blocks; ++b) entries += (start.data()[b + 1] - start.data()[b]) * (start.data()[b + 1] - start.data()[b]);
+            for (std::int64_t b = 0; b < n_blocks; ++b) entries += factor_size(start.data()[b + 1] - start.data()[b]);
             for (std::size_t k = 0; k < members.shape(0); ++k) expect(members.data()[k] >= 0 && members.data()[k] < n, "a member outside the vector");
             expect(start.data()[n_blocks] <= std::int64_t(members.shape(0)), "blocks do not fit");
-            expect(x.shape(0) == y.shape(0) && entries == std::int64_t(matrices.shape(0)), "blocks do not fit");
+            expect(x.shape(0) == y.shape(0) && entries == std::int64_t(factors.shape(0)), "blocks do not fit");
             std::vector<float> out_x(n), out_y(n);
             {
                 nb::gil_scoped_release unlocked;
-                times_blocks(n, n_blocks, start.data(), members.data(), matrices.data(), x.data(), y.data(), out_x.data(), out_y.data(), n_threads);
+                times_blocks(n, n_blocks, start.data(), members.data(), factors.data(), x.data(), y.data(), out_x.data(), out_y.data(), n_threads);
             }
             return nb::make_tuple(owned(std::move(out_x)), owned(std::move(out_y)));
         },
-        nb::arg("start"), nb::arg("members"), nb::arg("matrices"), nb::arg("x"), nb::arg("y"), nb::arg("threads"));
+        nb::arg("start"), nb::arg("members"), nb::arg("factors"), nb::arg("x"), nb::arg("y"), nb::arg("threads"));
     m.def("instruction_set", [] { return has_avx2() ? "avx2" : "baseline"; });
 }

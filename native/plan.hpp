@@ -15,6 +15,8 @@
 namespace undirected {
 
 constexpr int LANES = 8;
+constexpr int LIST_STEP = 4;
+constexpr int TILE = 16;  // sides of dense matrices are multiples of this
 
 enum Way : std::uint8_t { TOGETHER = 0, COLUMN_LIST = 1, COLUMN_BITS = 2 };
 
@@ -26,12 +28,14 @@ struct PanelVariable {
 
 struct Plan {
     std::int64_t n_rows, n_words, n_contexts;
-    std::int32_t chunk_rows, n_chunks, n_groups, n_panels, n_blocks, n_literals;
+    std::int32_t chunk_rows;   // rows are worked in chunks of so many
+    std::int32_t buffer_rows;  // rows of a buffer: a chunk's, and a spare one (number chunk_rows) that fills lists up
+    std::int32_t n_chunks, n_groups, n_panels, n_blocks, n_literals;
     const double* row_weight;
     const float* row_weight_single;
     const std::uint64_t* columns;  // [n_literals][n_words], positive literals
     // contexts
-    const std::uint16_t* lists;      // row numbers inside a chunk
+    const std::uint16_t* lists;      // row numbers inside a chunk, filled up to multiples of LIST_STEP
     const std::uint64_t* list_start;  // [n_chunks][n_contexts] and one more: a list ends where the next begins
     const std::uint8_t* unlisted;     // the rows are found on the fly
     const std::uint8_t* complement;   // the rows given are those where the context does not hold
@@ -40,6 +44,7 @@ struct Plan {
     // blocks and panels
     const std::int64_t* block_cells;  // [n_blocks + 1]
     const std::int32_t* cell_context;
+    const std::int64_t* cell_unit;  // [n_cells + 1]; a cell's units: eight if worked together, else one per used column
     const std::uint8_t* cell_way;
     const std::uint8_t* cell_lanes;  // bit k: column k is used
     const std::uint8_t* truth;  // [n_blocks][n_rows], bit k: column k's state is the row's
@@ -61,30 +66,30 @@ enum Pass : int {
 template <class T>
 struct Evaluation {
     int pass;
-    const T* weights;       // [n_cells][LANES]
+    const T* weights;       // [n_units]
     const T* direction;     // same shape, for PRODUCT
-    const std::int64_t* forward_start;   // [n_blocks + 1] into forward_cells
+    const std::int64_t* forward_end;     // [n_blocks]: from block_cells[block] to here in forward_cells
     const std::int32_t* forward_cells;   // cells with a weight that is not zero
     const std::int64_t* backward_start;  // cells whose sums are wanted
     const std::int32_t* backward_cells;
     double* loss;           // [n_panels][n_groups]
-    double* gradient;       // [n_groups][n_cells][LANES]
+    double* gradient;       // [n_groups][n_units]
     double* curvature;      // same shape
     double* row_terms;      // [n_panels][n_rows]
     double* variable_terms; // [n_groups][V]
     T* probability;         // [n_blocks * LANES][n_sampled], the rows of every `stride`-th word
     std::int64_t stride, n_sampled;
-    std::int64_t n_cells;
+    std::int64_t n_units;
     std::int32_t n_variables;
 };
 
-// Scratch of one task: buffers of chunk_rows * LANES values (the first three once per block of the panel), one row list.
+// Scratch of one task: buffers of buffer_rows * LANES values (the first three once per block of the panel), one row list.
 template <class T>
 struct Scratch {
     T* logits;
     T* extra;
     T* third;
-    T* by_column;  // [LANES][chunk_rows]
+    T* by_column;  // [LANES][buffer_rows]
     std::uint16_t* list;
     std::uint64_t* words;
 };
@@ -97,8 +102,9 @@ struct Scratch {
                      std::uint64_t* out);                                                                           \
     std::int64_t count_bits(const std::uint64_t* words, std::int64_t n);                                            \
     std::int32_t list_bits(const std::uint64_t* words, std::int64_t n, std::uint16_t* out);                         \
-    void times_rows(const float* matrix, std::int64_t n, const float* x, const float* y, float* out_x, float* out_y); \
-    void keep_bits(const std::uint64_t* words, std::int64_t n, const float* values, float factor, float* out);       \
+    void add_gram(const float* rows, std::int64_t n, std::int64_t width, float* out);                                \
+    void inverse_factor(float* a, std::int64_t n, float* inverse);                                                   \
+    void times_factor(const float* factor, std::int64_t n, const float* x, const float* y, float* out_x, float* out_y);\
     }
 
 UNDIRECTED_KERNELS(baseline)

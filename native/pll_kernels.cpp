@@ -52,30 +52,23 @@ std::int64_t context_bits(const Plan& plan, const Scratch<T>& scratch, std::int3
 }
 
 template <class T>
-Rows context_rows(const Plan& plan, const Scratch<T>& scratch, std::int32_t context, int chunk) {
-    if (!plan.unlisted[context]) {
-        const std::uint64_t* start = plan.list_start + chunk * plan.n_contexts + context;
-        return {plan.lists + start[0], std::int32_t(start[1] - start[0])};
-    }
+Rows find_rows(const Plan& plan, const Scratch<T>& scratch, std::int32_t context, int chunk) {
     const std::int64_t n_words = context_bits(plan, scratch, context, chunk);
     if (plan.complement[context]) {
         for (std::int64_t w = 0; w < n_words; ++w) scratch.words[w] = ~scratch.words[w];
         const std::int64_t tail = rows_in_chunk(plan, chunk) - (n_words - 1) * 64;
         scratch.words[n_words - 1] &= ~std::uint64_t(0) >> (64 - tail);
     }
-    return {scratch.list, bits_to_list(scratch.words, n_words, scratch.list)};
+    std::int32_t n = bits_to_list(scratch.words, n_words, scratch.list);
+    while (n % LIST_STEP != 0) scratch.list[n++] = std::uint16_t(plan.chunk_rows);
+    return {scratch.list, n};
 }
 
-// Cells jump about in the lists: what the next few need is asked for early.
-inline void prefetch(const Plan& plan, const std::int32_t* cells, std::int64_t at, std::int64_t end, int chunk) {
-    const std::uint64_t* starts = plan.list_start + chunk * plan.n_contexts;
-    if (at + 16 < end) __builtin_prefetch(starts + plan.cell_context[cells[at + 16]]);
-    if (at + 6 < end) {
-        const std::uint16_t* list = plan.lists + starts[plan.cell_context[cells[at + 6]]];
-        __builtin_prefetch(list);
-        __builtin_prefetch(list + 32);
-        __builtin_prefetch(list + 64);
-    }
+template <class T>
+inline Rows context_rows(const Plan& plan, const Scratch<T>& scratch, std::int32_t context, int chunk) {
+    if (plan.unlisted[context]) return find_rows(plan, scratch, context, chunk);
+    const std::uint64_t* start = plan.list_start + chunk * plan.n_contexts + context;
+    return {plan.lists + start[0], std::int32_t(start[1] - start[0])};
 }
 
 // In a column of values, adds `weight` to the rows whose bit is set.
@@ -153,18 +146,17 @@ void add_columns(const T* columns, std::int64_t n, std::int64_t stride, T* value
 template <class T>
 void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, const T* weights, int block, int chunk,
              T* logits) {
-    const std::int64_t from = e.forward_start[block], to = e.forward_start[block + 1];
-    const std::int64_t n = rows_in_chunk(plan, chunk), stride = plan.chunk_rows;
+    const std::int64_t from = plan.block_cells[block], to = e.forward_end[block];
+    const std::int64_t n = rows_in_chunk(plan, chunk), stride = plan.buffer_rows;
     Pack<T> base;
     std::int64_t split = from;  // cells worked together come first
     for (; split < to && plan.cell_way[e.forward_cells[split]] == TOGETHER; ++split)
         if (plan.complement[plan.cell_context[e.forward_cells[split]]])
-            base.add(Pack<T>::at(weights + std::int64_t(e.forward_cells[split]) * LANES));
+            base.add(Pack<T>::at(weights + plan.cell_unit[e.forward_cells[split]]));
     for (std::int64_t r = 0; r < n; ++r) base.put(logits + r * LANES);
     for (std::int64_t k = from; k < split; ++k) {
-        prefetch(plan, e.forward_cells, k, to, chunk);
         const std::int32_t cell = e.forward_cells[k], context = plan.cell_context[cell];
-        Pack<T> w = Pack<T>::at(weights + std::int64_t(cell) * LANES);
+        Pack<T> w = Pack<T>::at(weights + plan.cell_unit[cell]);
         if (plan.complement[context]) w = w.minus();
         const Rows rows = context_rows(plan, scratch, context, chunk);
         for (std::int32_t i = 0; i < rows.n; ++i) {
@@ -177,23 +169,27 @@ void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch
     if (split == to) return;
     std::memset(scratch.by_column, 0, sizeof(T) * LANES * stride);
     for (std::int64_t k = split; k < to; ++k) {
-        prefetch(plan, e.forward_cells, k, to, chunk);
         const std::int32_t cell = e.forward_cells[k], context = plan.cell_context[cell];
-        const T* w = weights + std::int64_t(cell) * LANES;
+        const T* w = weights + plan.cell_unit[cell];
         if (plan.cell_way[cell] == COLUMN_BITS) {
             const std::int64_t n_words = context_bits(plan, scratch, context, chunk);
             for (unsigned lanes = plan.cell_lanes[cell]; lanes != 0; lanes &= lanes - 1) {
                 const int lane = __builtin_ctz(lanes);
-                add_by_bits(scratch.words, n_words, w[lane], scratch.by_column + lane * stride);
+                add_by_bits(scratch.words, n_words, *w++, scratch.by_column + lane * stride);
             }
             continue;
         }
         const Rows rows = context_rows(plan, scratch, context, chunk);
-        for (unsigned lanes = plan.cell_lanes[cell]; lanes != 0; lanes &= lanes - 1) {
-            const int lane = __builtin_ctz(lanes);
-            T* column = scratch.by_column + lane * stride;
-            const T weight = w[lane];
-            for (std::int32_t i = 0; i < rows.n; ++i) column[rows.list[i]] += weight;
+        const int lane = __builtin_ctz(plan.cell_lanes[cell]);  // one column only
+        T* const column = scratch.by_column + lane * stride;
+        const T weight = w[0];
+        const std::uint16_t* list = rows.list;
+        const std::uint16_t* const end = list + rows.n;
+        for (; list != end; list += LIST_STEP) {
+            column[list[0]] += weight;
+            column[list[1]] += weight;
+            column[list[2]] += weight;
+            column[list[3]] += weight;
         }
     }
     add_columns(scratch.by_column, n, stride, logits);
@@ -203,25 +199,22 @@ void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch
 template <class T>
 void backward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, const T* values, int block, int chunk,
               double* sums) {
-    const std::int64_t n = rows_in_chunk(plan, chunk), stride = plan.chunk_rows;
+    const std::int64_t n = rows_in_chunk(plan, chunk), stride = plan.buffer_rows;
     Pack<T> all;
     for (std::int64_t r = 0; r < n; ++r) all.add(Pack<T>::at(values + r * LANES));
     bool transposed = false;
     for (std::int64_t k = e.backward_start[block]; k < e.backward_start[block + 1]; ++k) {
-        prefetch(plan, e.backward_cells, k, e.backward_start[block + 1], chunk);
         const std::int32_t cell = e.backward_cells[k], context = plan.cell_context[cell];
-        double* out = sums + std::int64_t(cell) * LANES;
+        double* out = sums + plan.cell_unit[cell];
         if (plan.cell_way[cell] == TOGETHER) {
             const Rows rows = context_rows(plan, scratch, context, chunk);
             Pack<T> s0, s1, s2, s3;
-            std::int32_t i = 0;
-            for (; i + 4 <= rows.n; i += 4) {
+            for (std::int32_t i = 0; i < rows.n; i += LIST_STEP) {
                 s0.add(Pack<T>::at(values + std::int64_t(rows.list[i]) * LANES));
                 s1.add(Pack<T>::at(values + std::int64_t(rows.list[i + 1]) * LANES));
                 s2.add(Pack<T>::at(values + std::int64_t(rows.list[i + 2]) * LANES));
                 s3.add(Pack<T>::at(values + std::int64_t(rows.list[i + 3]) * LANES));
             }
-            for (; i < rows.n; ++i) s0.add(Pack<T>::at(values + std::int64_t(rows.list[i]) * LANES));
             s0.add(s1);
             s2.add(s3);
             s0.add(s2);
@@ -236,31 +229,30 @@ void backward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratc
         }
         if (!transposed) {
             to_columns(values, n, stride, scratch.by_column);
+            for (int lane = 0; lane < LANES; ++lane) scratch.by_column[lane * stride + plan.chunk_rows] = 0;
             transposed = true;
         }
         if (plan.cell_way[cell] == COLUMN_BITS) {
             const std::int64_t n_words = context_bits(plan, scratch, context, chunk);
             for (unsigned lanes = plan.cell_lanes[cell]; lanes != 0; lanes &= lanes - 1) {
                 const int lane = __builtin_ctz(lanes);
-                out[lane] += double(sum_by_bits(scratch.words, n_words, scratch.by_column + lane * stride));
+                *out++ += double(sum_by_bits(scratch.words, n_words, scratch.by_column + lane * stride));
             }
             continue;
         }
         const Rows rows = context_rows(plan, scratch, context, chunk);
-        for (unsigned lanes = plan.cell_lanes[cell]; lanes != 0; lanes &= lanes - 1) {
-            const int lane = __builtin_ctz(lanes);
-            const T* column = scratch.by_column + lane * stride;
-            T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-            std::int32_t i = 0;
-            for (; i + 4 <= rows.n; i += 4) {
-                s0 += column[rows.list[i]];
-                s1 += column[rows.list[i + 1]];
-                s2 += column[rows.list[i + 2]];
-                s3 += column[rows.list[i + 3]];
-            }
-            for (; i < rows.n; ++i) s0 += column[rows.list[i]];
-            out[lane] += double((s0 + s1) + (s2 + s3));
+        const int lane = __builtin_ctz(plan.cell_lanes[cell]);  // one column only
+        const T* const column = scratch.by_column + lane * stride;
+        T s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+        const std::uint16_t* list = rows.list;
+        const std::uint16_t* const end = list + rows.n;
+        for (; list != end; list += LIST_STEP) {
+            s0 += column[list[0]];
+            s1 += column[list[1]];
+            s2 += column[list[2]];
+            s3 += column[list[3]];
         }
+        out[0] += double((s0 + s1) + (s2 + s3));
     }
 }
 
@@ -401,7 +393,7 @@ void link_categorical(const Plan& plan, const Evaluation<T>& e, int panel, int g
 template <class T>
 void run_task(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, int panel, int group) {
     const int block0 = plan.panel_blocks[panel], n_blocks = plan.panel_blocks[panel + 1] - block0;
-    const std::int64_t stride = std::int64_t(plan.chunk_rows) * LANES;
+    const std::int64_t stride = std::int64_t(plan.buffer_rows) * LANES;
     const int chunk0 = int(std::int64_t(group) * plan.n_chunks / plan.n_groups);
     const int chunk1 = int(std::int64_t(group + 1) * plan.n_chunks / plan.n_groups);
     const bool product = e.pass & PRODUCT;
@@ -418,12 +410,14 @@ void run_task(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratc
         else
             link_categorical(plan, e, panel, group, chunk, scratch.logits, curvature, direction, stride, &loss);
         for (int b = 0; b < n_blocks; ++b) {
+            Pack<T>().put(scratch.logits + b * stride + plan.chunk_rows * LANES);  // the spare row counts for nothing
+            if (curvature != nullptr) Pack<T>().put(curvature + b * stride + plan.chunk_rows * LANES);
             if (e.pass & (GRADIENT | PRODUCT))
                 backward(plan, e, scratch, scratch.logits + b * stride, block0 + b, chunk,
-                         e.gradient + std::int64_t(group) * e.n_cells * LANES);
+                         e.gradient + std::int64_t(group) * e.n_units);
             if (curvature != nullptr)
                 backward(plan, e, scratch, curvature + b * stride, block0 + b, chunk,
-                         e.curvature + std::int64_t(group) * e.n_cells * LANES);
+                         e.curvature + std::int64_t(group) * e.n_units);
         }
     }
     e.loss[std::int64_t(panel) * plan.n_groups + group] = loss;
@@ -451,40 +445,6 @@ std::int64_t count_bits(const std::uint64_t* words, std::int64_t n) {
 }
 
 std::int32_t list_bits(const std::uint64_t* words, std::int64_t n, std::uint16_t* out) { return bits_to_list(words, n, out); }
-
-// A square matrix times two vectors.
-void times_rows(const float* matrix, std::int64_t n, const float* x, const float* y, float* out_x, float* out_y) {
-    const std::int64_t whole = n / 8 * 8;
-    for (std::int64_t i = 0; i < n; ++i) {
-        const float* row = matrix + i * n;
-        Real<float> sx{}, sy{};
-        for (std::int64_t k = 0; k < whole; k += 8) {
-            const Real<float> m = load<Real<float>>(row + k);
-            sx += m * load<Real<float>>(x + k);
-            sy += m * load<Real<float>>(y + k);
-        }
-        float ax = 0, ay = 0;
-        for (int k = 0; k < 8; ++k) {
-            ax += sx[k];
-            ay += sy[k];
-        }
-        for (std::int64_t k = whole; k < n; ++k) {
-            ax += row[k] * x[k];
-            ay += row[k] * y[k];
-        }
-        out_x[i] = ax;
-        out_y[i] = ay;
-    }
-}
-
-// factor * values where the bit is set, zero elsewhere.
-void keep_bits(const std::uint64_t* words, std::int64_t n, const float* values, float factor, float* out) {
-    for (std::int64_t w = 0; w < n; ++w)
-        for (int k = 0; k < 64; k += 8) {
-            const Int<float> mask = spread<float>(std::uint32_t(words[w] >> k) & 255u, 0);
-            store((Real<float>)(mask & (Int<float>)(load<Real<float>>(values + w * 64 + k) * factor)), out + w * 64 + k);
-        }
-}
 
 }  // namespace KERNEL_NAMESPACE
 }  // namespace undirected

@@ -113,6 +113,7 @@ Problem::Problem(const Table& table, const Features& features, std::int64_t memo
     std::int64_t chunk = plan_.n_panels >= 8 || plan_.n_rows <= 8192 ? 8192 : 2048;
     chunk = std::min({chunk, (plan_.n_rows + 63) / 64 * 64, std::max<std::int64_t>(64, (std::int64_t(1) << 18) / widest / 64 * 64)});
     plan_.chunk_rows = std::int32_t(chunk);
+    plan_.buffer_rows = plan_.chunk_rows + LANES;
     plan_.n_chunks = std::int32_t((plan_.n_rows + plan_.chunk_rows - 1) / plan_.chunk_rows);
     plan_.n_groups = std::max(1, std::min(plan_.n_chunks, (16 + plan_.n_panels - 1) / std::max(1, plan_.n_panels)));
     std::vector<Place> places = find_contexts(features);
@@ -128,6 +129,7 @@ Problem::Problem(const Table& table, const Features& features, std::int64_t memo
     plan_.literals = literals_.data();
     plan_.block_cells = block_cells_.data();
     plan_.cell_context = cell_context_.data();
+    plan_.cell_unit = cell_unit_.data();
     plan_.cell_way = cell_way_.data();
     plan_.cell_lanes = cell_lanes_.data();
     set_active(nullptr);
@@ -293,7 +295,10 @@ void Problem::count_rows(const Features& features, int n_threads) {
 void Problem::make_cells(std::vector<Place> places, int n_threads) {
     std::vector<std::int64_t> start(plan_.n_blocks + 1, 0);
     std::erase_if(places, [&](const Place& p) { return count_[p.context] == 0; });
-    for (const Place& p : places) ++start[p.block + 1];
+    for (const Place& p : places) {
+        ++start[p.block + 1];
+        n_held_ += count_[p.context];
+    }
     std::partial_sum(start.begin(), start.end(), start.begin());
     std::vector<Place> sorted(places.size());
     auto next = start;
@@ -331,9 +336,13 @@ void Problem::make_cells(std::vector<Place> places, int n_threads) {
     block_cells_.assign(1, 0);
     for (std::int32_t block = 0; block < plan_.n_blocks; ++block) {
         for (const Cell& cell : cells[block]) {
-            for (std::int64_t k = cell.from; k < cell.to; ++k)
-                links_.push_back({std::uint32_t(cell_context_.size() * LANES + sorted[k].lane),
-                                  sorted[k].minus ? ~sorted[k].feature : sorted[k].feature});
+            const bool together = (cell.key & 15) == TOGETHER;
+            for (std::int64_t k = cell.from; k < cell.to; ++k) {
+                const int slot = together ? sorted[k].lane : __builtin_popcount(cell.lanes & ((1u << sorted[k].lane) - 1));
+                links_.push_back({std::uint32_t(unit_cell_.size() + slot), sorted[k].minus ? ~sorted[k].feature : sorted[k].feature});
+            }
+            cell_unit_.push_back(std::int64_t(unit_cell_.size()));
+            unit_cell_.resize(unit_cell_.size() + (together ? LANES : __builtin_popcount(cell.lanes)), std::int32_t(cell_context_.size()));
             cell_context_.push_back(cell.context);
             cell_way_.push_back(std::uint8_t(cell.key & 15));
             cell_lanes_.push_back(cell.lanes);
@@ -342,7 +351,8 @@ void Problem::make_cells(std::vector<Place> places, int n_threads) {
         block_links_.push_back(std::int64_t(links_.size()));
     }
     n_cells_ = std::int64_t(cell_context_.size());
-    if (n_cells_ >= (std::int64_t(1) << 28)) throw std::length_error("too many contexts for one problem: use fewer or shorter features");
+    cell_unit_.push_back(std::int64_t(unit_cell_.size()));
+    if (unit_cell_.size() >= (std::size_t(1) << 31)) throw std::length_error("too many contexts for one problem: use fewer or shorter features");
     feature_start_.assign(n_features_ + 1, 0);
     for (const Link& link : links_) ++feature_start_[(link.feature < 0 ? ~link.feature : link.feature) + 1];
     std::partial_sum(feature_start_.begin(), feature_start_.end(), feature_start_.begin());
@@ -396,23 +406,24 @@ void Problem::list_rows(const Features& features, std::int64_t memory, int n_thr
     }
     for (std::int64_t cell = 0; cell < n_cells_; ++cell)
         work_ += cell_way_[cell] == COLUMN_BITS ? __builtin_popcount(cell_lanes_[cell]) * plan_.n_rows / 8 : length(cell_context_[cell]) + 16;
+    const auto bytes = [&](std::int64_t c) { return 2 * (length(c) + (LIST_STEP - 1) * plan_.n_chunks); };  // at most
     std::int64_t needed = 0;
     for (std::int32_t c = 0; c < plan_.n_contexts; ++c)
         if (by_list[c]) {
             order.push_back(c);
-            needed += 2 * length(c);
+            needed += bytes(c);
         }
     if (needed > memory) std::stable_sort(order.begin(), order.end(), [&](auto x, auto y) { return by_list[x] > by_list[y]; });
     std::int64_t used = 0;
     for (std::int32_t c : order) {
-        if (used + 2 * length(c) > memory) continue;
+        if (used + bytes(c) > memory) continue;
         listed[c] = 1;
-        used += 2 * length(c);
+        used += bytes(c);
     }
     n_listed_ = std::accumulate(listed.begin(), listed.end(), std::int64_t(0));
     std::uint64_t at = 0;
     for (std::int64_t k = 0; k < plan_.n_contexts * plan_.n_chunks; ++k)
-        at += std::exchange(list_start_[k], at) * listed[k % plan_.n_contexts];
+        at += (std::exchange(list_start_[k], at) + LIST_STEP - 1) / LIST_STEP * LIST_STEP * listed[k % plan_.n_contexts];
     list_start_.back() = at;
     unlisted_.assign(plan_.n_contexts, 0);
     std::vector<std::int64_t> owner(plan_.n_contexts), found(plan_.n_contexts);  // by number: feature, and place of discovery
@@ -440,7 +451,9 @@ void Problem::list_rows(const Features& features, std::int64_t memory, int n_thr
         }
         for (std::int32_t chunk = 0; chunk < plan_.n_chunks; ++chunk) {
             const std::int64_t first = chunk * chunk_words;
-            DISPATCH(list_bits(words + first, std::min(chunk_words, n_words - first), lists_.data() + list_start_[chunk * plan_.n_contexts + c]));
+            std::uint16_t* list = lists_.data() + list_start_[chunk * plan_.n_contexts + c];
+            std::int64_t n = DISPATCH(list_bits(words + first, std::min(chunk_words, n_words - first), list));
+            for (; n % LIST_STEP != 0; ++n) list[n] = std::uint16_t(plan_.chunk_rows);
         }
     });
 }
@@ -456,7 +469,7 @@ void Problem::set_active(const std::uint8_t* marks) {
         std::int64_t last = -1;
         for (std::int64_t k = block_links_[block]; k < block_links_[block + 1]; ++k) {
             const Link& link = links_[k];
-            const std::int64_t cell = link.unit / LANES;
+            const std::int64_t cell = unit_cell_[link.unit];
             if (cell == last || (marks != nullptr && !marks[link.feature < 0 ? ~link.feature : link.feature])) continue;
             backward_cells_.push_back(std::int32_t(cell));
             last = cell;
@@ -465,45 +478,36 @@ void Problem::set_active(const std::uint8_t* marks) {
     }
 }
 
+// A block's weights by cell, and the cells in which one of the two vectors (the second may be null) is not zero.
 template <class T>
-void Problem::spread_weights(const double* weights, std::vector<T>& cells, int n_threads) {
-    cells.resize(n_cells_ * LANES);
-    parallel_for(plan_.n_blocks, n_threads, [&](std::int64_t block) {
-        std::fill(cells.begin() + block_cells_[block] * LANES, cells.begin() + block_cells_[block + 1] * LANES, T(0));
-        double sum = 0;
-        for (std::int64_t k = block_links_[block]; k < block_links_[block + 1]; ++k) {
-            const Link& link = links_[k];
-            if (k > block_links_[block] && link.unit != links_[k - 1].unit) sum = 0;
-            sum += link.feature < 0 ? -weights[~link.feature] : weights[link.feature];
-            cells[link.unit] = T(sum);
+void Problem::spread_block(std::int64_t block, const double* weights, const double* direction, Buffers<T>& buffers) {
+    const std::int64_t from = cell_unit_[block_cells_[block]], n = cell_unit_[block_cells_[block + 1]] - from;
+    std::fill_n(buffers.weights.data() + from, n, T(0));
+    if (direction != nullptr) std::fill_n(buffers.direction.data() + from, n, T(0));
+    std::int64_t last = -1, end = block_cells_[block];
+    double sum = 0, sum_direction = 0;
+    for (std::int64_t k = block_links_[block]; k < block_links_[block + 1]; ++k) {
+        const Link& link = links_[k];
+        if (k > block_links_[block] && link.unit != links_[k - 1].unit) sum = sum_direction = 0;
+        const std::int32_t j = link.feature < 0 ? ~link.feature : link.feature;
+        sum += link.feature < 0 ? -weights[j] : weights[j];
+        buffers.weights[link.unit] = T(sum);
+        if (direction != nullptr) {
+            sum_direction += link.feature < 0 ? -direction[j] : direction[j];
+            buffers.direction[link.unit] = T(sum_direction);
         }
-    });
-}
-
-// Cells in which one of two weight vectors (the second may be null) is not zero.
-void Problem::collect_forward(const double* first, const double* second, int n_threads) {
-    forward_start_.assign(plan_.n_blocks + 1, 0);
-    forward_cells_.resize(n_cells_);
-    std::vector<std::int64_t> count(plan_.n_blocks, 0);
-    parallel_for(plan_.n_blocks, n_threads, [&](std::int64_t block) {
-        std::int64_t last = -1;
-        std::int32_t* out = forward_cells_.data() + block_cells_[block];
-        for (std::int64_t k = block_links_[block]; k < block_links_[block + 1]; ++k) {
-            const std::int64_t cell = links_[k].unit / LANES;
-            const std::int32_t j = links_[k].feature < 0 ? ~links_[k].feature : links_[k].feature;
-            if (cell == last || (first[j] == 0 && (second == nullptr || second[j] == 0))) continue;
-            out[count[block]++] = std::int32_t(cell);
-            last = cell;
-        }
-    });
-    for (std::int32_t block = 0; block < plan_.n_blocks; ++block) {
-        std::copy_n(forward_cells_.begin() + block_cells_[block], count[block], forward_cells_.begin() + forward_start_[block]);
-        forward_start_[block + 1] = forward_start_[block] + count[block];
+        const std::int64_t cell = unit_cell_[link.unit];
+        if (cell == last || (weights[j] == 0 && (direction == nullptr || direction[j] == 0))) continue;
+        forward_cells_[end++] = std::int32_t(cell);
+        last = cell;
     }
+    forward_end_[block] = end;
 }
 
 template <class T>
-void Problem::run(Evaluation<T>& e, int n_threads) {
+void Problem::run(Evaluation<T>& e, const double* weights, const double* direction, Buffers<T>& buffers, int n_threads) {
+    if (plan_.n_groups > 1)  // several tasks share a block
+        parallel_for(plan_.n_blocks, n_threads, [&](std::int64_t block) { spread_block(block, weights, direction, buffers); });
     const std::int64_t n_tasks = std::int64_t(plan_.n_panels) * plan_.n_groups;
     loss_.assign(n_tasks, 0.0);
     e.loss = loss_.data();
@@ -513,18 +517,20 @@ void Problem::run(Evaluation<T>& e, int n_threads) {
         static thread_local std::vector<std::uint64_t> words;
         const int panel = int(task / plan_.n_groups), group = int(task % plan_.n_groups);
         const std::int64_t size =
-            std::int64_t(plan_.chunk_rows) * LANES * (plan_.panel_blocks[panel + 1] - plan_.panel_blocks[panel]);
-        const std::int64_t block_size = std::int64_t(plan_.chunk_rows) * LANES;
+            std::int64_t(plan_.buffer_rows) * LANES * (plan_.panel_blocks[panel + 1] - plan_.panel_blocks[panel]);
+        const std::int64_t block_size = std::int64_t(plan_.buffer_rows) * LANES;
         values.resize(3 * size + block_size);
-        list.resize(plan_.chunk_rows);
+        list.resize(plan_.buffer_rows);
         words.resize(plan_.chunk_rows / 64);
         const Scratch<T> scratch{values.data(), values.data() + size, values.data() + 2 * size, values.data() + 3 * size, list.data(), words.data()};
-        for (int block = plan_.panel_blocks[panel]; block < plan_.panel_blocks[panel + 1]; ++block)
+        for (int block = plan_.panel_blocks[panel]; block < plan_.panel_blocks[panel + 1]; ++block) {
+            if (plan_.n_groups == 1) spread_block(block, weights, direction, buffers);
             for (std::int64_t k = e.backward_start[block]; k < e.backward_start[block + 1]; ++k) {
-                const std::int64_t at = (group * n_cells_ + e.backward_cells[k]) * LANES;
-                if (e.gradient != nullptr) std::fill_n(e.gradient + at, LANES, 0.0);
-                if (e.curvature != nullptr) std::fill_n(e.curvature + at, LANES, 0.0);
+                const std::int64_t at = cell_unit_[e.backward_cells[k]], n = cell_unit_[e.backward_cells[k] + 1] - at;
+                if (e.gradient != nullptr) std::fill_n(e.gradient + group * e.n_units + at, n, 0.0);
+                if (e.curvature != nullptr) std::fill_n(e.curvature + group * e.n_units + at, n, 0.0);
             }
+        }
         DISPATCH(run(plan_, e, scratch, panel, group));
     });
 }
@@ -539,7 +545,7 @@ void Problem::gather(const std::vector<double>& cells, bool square, double* out,
                 for (std::int64_t k = feature_start_[j]; k < feature_start_[j + 1]; ++k) {
                     double unit = 0;
                     for (std::int32_t group = 0; group < plan_.n_groups; ++group)
-                        unit += cells[group * n_cells_ * LANES + feature_units_[k] / 2];
+                        unit += cells[group * std::int64_t(unit_cell_.size()) + feature_units_[k] / 2];
                     sum += feature_units_[k] % 2 && !square ? -unit : unit;
                 }
             out[j] = sum;
@@ -548,23 +554,23 @@ void Problem::gather(const std::vector<double>& cells, bool square, double* out,
 }
 
 template <class T>
-Evaluation<T> Problem::prepare(int pass, const double* weights, const double* direction, Buffers<T>& buffers, int n_threads) {
-    n_threads = light_threads(n_threads);
-    spread_weights(weights, buffers.weights, n_threads);
-    if (direction != nullptr) spread_weights(direction, buffers.direction, n_threads);
-    collect_forward(weights, direction, n_threads);
+Evaluation<T> Problem::prepare(int pass, Buffers<T>& buffers) {
+    buffers.weights.resize(unit_cell_.size());
+    if (pass & PRODUCT) buffers.direction.resize(unit_cell_.size());
+    forward_cells_.resize(n_cells_);
+    forward_end_.resize(plan_.n_blocks);
     Evaluation<T> e{};
     e.pass = pass;
     e.weights = buffers.weights.data();
     e.direction = buffers.direction.data();
-    e.forward_start = forward_start_.data();
+    e.forward_end = forward_end_.data();
     e.forward_cells = forward_cells_.data();
     e.backward_start = backward_start_.data();
     e.backward_cells = backward_cells_.data();
-    e.n_cells = n_cells_;
+    e.n_units = std::int64_t(unit_cell_.size());
     e.n_variables = n_variables();
     const auto room = [&](std::vector<double>& cells) {
-        cells.resize(std::int64_t(plan_.n_groups) * n_cells_ * LANES);
+        cells.resize(plan_.n_groups * unit_cell_.size());
         return cells.data();
     };
     if (pass & (GRADIENT | PRODUCT)) e.gradient = room(gradient_);
@@ -575,11 +581,11 @@ Evaluation<T> Problem::prepare(int pass, const double* weights, const double* di
 double Problem::evaluate(const double* weights, double* gradient, double* curvature, bool single, int n_threads) {
     const int pass = LOSS | (gradient ? GRADIENT : 0) | (curvature ? CURVATURE : 0);
     if (single) {
-        auto e = prepare<float>(pass, weights, nullptr, single_, n_threads);
-        run(e, n_threads);
+        auto e = prepare(pass, single_);
+        run(e, weights, nullptr, single_, n_threads);
     } else {
-        auto e = prepare<double>(pass, weights, nullptr, double_, n_threads);
-        run(e, n_threads);
+        auto e = prepare(pass, double_);
+        run(e, weights, nullptr, double_, n_threads);
     }
     if (gradient) gather(gradient_, false, gradient, n_threads);
     if (curvature) gather(curvature_, true, curvature, n_threads);
@@ -588,21 +594,21 @@ double Problem::evaluate(const double* weights, double* gradient, double* curvat
 
 void Problem::product(const double* weights, const double* direction, double* out, bool single, int n_threads) {
     if (single) {
-        auto e = prepare<float>(PRODUCT, weights, direction, single_, n_threads);
-        run(e, n_threads);
+        auto e = prepare(PRODUCT, single_);
+        run(e, weights, direction, single_, n_threads);
     } else {
-        auto e = prepare<double>(PRODUCT, weights, direction, double_, n_threads);
-        run(e, n_threads);
+        auto e = prepare(PRODUCT, double_);
+        run(e, weights, direction, double_, n_threads);
     }
     gather(gradient_, false, out, n_threads);
 }
 
 void Problem::terms(const double* weights, double* by_row, double* by_variable, int n_threads) {
-    auto e = prepare<double>(LOSS | TERMS, weights, nullptr, double_, n_threads);
+    auto e = prepare(LOSS | TERMS, double_);
     std::vector<double> rows(std::int64_t(plan_.n_panels) * plan_.n_rows, 0.0), variables(std::int64_t(plan_.n_groups) * n_variables(), 0.0);
     e.row_terms = rows.data();
     e.variable_terms = variables.data();
-    run(e, n_threads);
+    run(e, weights, nullptr, double_, n_threads);
     std::fill_n(by_row, plan_.n_rows, 0.0);
     for (std::int32_t panel = 0; panel < plan_.n_panels; ++panel)
         for (std::int64_t r = 0; r < plan_.n_rows; ++r) by_row[r] += rows[panel * plan_.n_rows + r];
@@ -612,13 +618,13 @@ void Problem::terms(const double* weights, double* by_row, double* by_variable, 
 }
 
 void Problem::probabilities(const double* weights, double* out, int n_threads) {
-    auto e = prepare<double>(PROBABILITY, weights, nullptr, double_, n_threads);
+    auto e = prepare(PROBABILITY, double_);
     const std::int64_t n = plan_.n_rows;
     std::vector<double> columns(std::int64_t(plan_.n_blocks) * LANES * n);
     e.probability = columns.data();
     e.stride = 1;
     e.n_sampled = n;
-    run(e, n_threads);
+    run(e, weights, nullptr, double_, n_threads);
     for (std::int32_t literal = 0; literal < plan_.n_literals; ++literal) {
         const std::int32_t v = literal_variable_[literal], s = literal_state_[literal];
         const double* column = columns.data() + std::int64_t(first_lane_[v] + (n_states_[v] == 2 ? 0 : s)) * n;
@@ -628,60 +634,102 @@ void Problem::probabilities(const double* weights, double* out, int n_threads) {
 }
 
 std::int64_t Problem::sample(const double* weights, std::int64_t stride, int n_threads) {
-    auto e = prepare<float>(PROBABILITY, weights, nullptr, single_, n_threads);
+    auto e = prepare(PROBABILITY, single_);
     stride_ = stride;
     n_sampled_ = (plan_.n_words + stride - 1) / stride * 64;
     sample_.assign(std::int64_t(plan_.n_blocks) * LANES * n_sampled_, 0.0f);
     e.probability = sample_.data();
     e.stride = stride;
     e.n_sampled = n_sampled_;
-    run(e, n_threads);
+    run(e, weights, nullptr, single_, n_threads);
     return n_sampled_;
 }
 
-std::int64_t Problem::sample_width(std::int32_t variable) const {
-    return n_states_[variable] == 2 ? n_sampled_ : n_sampled_ * n_states_[variable];
-}
-
-void Problem::design(std::int32_t variable, const std::int32_t* features, std::int64_t n, float* out) const {
-    const std::int64_t width = sample_width(variable), k = n_states_[variable];
+// One variable's term, on the sample: for feature i and row r a vector of one value (two states) or one per state, zero
+// where the context does not hold; the Gram matrix sums their products over the rows. Row by row over the features whose
+// contexts hold, where those are few; otherwise in strips of rows, as a dense product.
+void Problem::gram(std::int32_t variable, const std::int32_t* features, std::int64_t n, float* out) const {
+    const std::int64_t k = n_states_[variable], width = k == 2 ? 1 : k, n_words = n_sampled_ / 64;
     const float* p = sample_.data() + std::int64_t(first_lane_[variable]) * n_sampled_;
-    std::vector<float> scale(n_sampled_, 0.0f);
+    std::vector<float> scale(n_sampled_, 0.0f);  // rows past the end keep zero
     for (std::int64_t r = 0; r < n_sampled_; ++r) {
         const std::int64_t row = r / 64 * stride_ * 64 + r % 64;
         if (row < plan_.n_rows) scale[r] = std::sqrt(row_weight_single_[row] * float(stride_) * (k == 2 ? p[r] * (1 - p[r]) : 1.0f));
     }
-    const std::int64_t n_words = n_sampled_ / 64;
-    std::vector<std::uint64_t> words(n_words);
-    std::vector<float> allowed(k), part(k == 2 ? 0 : n_sampled_ * k);
+    std::vector<std::uint64_t> words(n * n_words, ~std::uint64_t(0));
+    std::vector<float> allowed(n * k, 0.0f);
+    std::vector<std::int32_t> start(n_sampled_ + 1, 0);
     for (std::int64_t i = 0; i < n; ++i) {
-        std::fill(words.begin(), words.end(), ~std::uint64_t(0));  // rows past the end have scale zero
+        std::uint64_t* mine = words.data() + i * n_words;
+        float* states = allowed.data() + i * k;
         bool first = true;
         for (std::int64_t l = start_[features[i]]; l < start_[features[i] + 1]; ++l) {
             const std::int32_t literal = feature_literals_[l] % plan_.n_literals;
             const bool positive = feature_literals_[l] < plan_.n_literals;
             if (literal_variable_[literal] == variable) {
-                if (std::exchange(first, false)) std::fill(allowed.begin(), allowed.end(), positive ? 0.0f : 1.0f);
-                allowed[literal_state_[literal]] = positive ? 1.0f : 0.0f;
+                if (std::exchange(first, false)) std::fill_n(states, k, positive ? 0.0f : 1.0f);
+                states[literal_state_[literal]] = positive ? 1.0f : 0.0f;
                 continue;
             }
             const std::uint64_t* column = plan_.columns + std::int64_t(literal) * plan_.n_words;
-            for (std::int64_t w = 0; w < n_words; ++w) words[w] &= positive ? column[w * stride_] : ~column[w * stride_];
+            for (std::int64_t w = 0; w < n_words; ++w) mine[w] &= positive ? column[w * stride_] : ~column[w * stride_];
         }
-        float* at = out + i * width;
-        if (k == 2) {
-            DISPATCH(keep_bits(words.data(), n_words, scale.data(), allowed[1] - allowed[0], at));
-            continue;
-        }
-        for (std::int64_t r = 0; r < n_sampled_; ++r) {
-            float mean = 0;
-            for (std::int64_t s = 0; s < k; ++s) mean += p[s * n_sampled_ + r] * allowed[s];
-            for (std::int64_t s = 0; s < k; ++s)
-                part[s * n_sampled_ + r] = std::sqrt(p[s * n_sampled_ + r]) * (allowed[s] - mean) * scale[r];
-        }
-        for (std::int64_t s = 0; s < k; ++s)
-            DISPATCH(keep_bits(words.data(), n_words, part.data() + s * n_sampled_, 1.0f, at + s * n_sampled_));
+        for (std::int64_t w = 0; w < n_words; ++w)
+            for (std::uint64_t bits = mine[w]; bits != 0; bits &= bits - 1) ++start[w * 64 + __builtin_ctzll(bits) + 1];
     }
+    const auto value = [&](std::int64_t i, std::int64_t r, float* to) {  // feature i's vector in row r
+        const float* states = allowed.data() + i * k;
+        if (k == 2) {
+            *to = scale[r] * (states[1] - states[0]);
+            return;
+        }
+        float mean = 0;
+        for (std::int64_t s = 0; s < k; ++s) mean += p[s * n_sampled_ + r] * states[s];
+        for (std::int64_t s = 0; s < k; ++s) to[s] = std::sqrt(p[s * n_sampled_ + r]) * (states[s] - mean) * scale[r];
+    };
+    std::fill_n(out, n * n, 0.0f);
+    double pairs = 0;
+    for (std::int64_t r = 0; r < n_sampled_; ++r) pairs += double(start[r + 1]) * double(start[r + 1]);
+    constexpr double SCATTERED = 30;  // a scattered addition costs as much as so many of the dense product's
+    if (SCATTERED * pairs < double(n) * double(n) * double(n_sampled_)) {
+        std::partial_sum(start.begin(), start.end(), start.begin());
+        std::vector<std::int32_t> holds(start.back());
+        auto next = start;
+        for (std::int64_t i = 0; i < n; ++i)
+            for (std::int64_t w = 0; w < n_words; ++w)
+                for (std::uint64_t bits = words[i * n_words + w]; bits != 0; bits &= bits - 1)
+                    holds[next[w * 64 + __builtin_ctzll(bits)]++] = std::int32_t(i);
+        std::vector<float> values(n * width);
+        for (std::int64_t r = 0; r < n_sampled_; ++r) {
+            const std::int32_t* which = holds.data() + start[r];
+            const std::int64_t m = start[r + 1] - start[r];
+            for (std::int64_t a = 0; a < m; ++a) value(which[a], r, values.data() + a * width);
+            for (std::int64_t a = 0; a < m; ++a) {
+                float* row = out + which[a] * n;
+                for (std::int64_t s = 0; s < width; ++s) {
+                    const float mine = values[a * width + s];
+                    for (std::int64_t b = 0; b <= a; ++b) row[which[b]] += mine * values[b * width + s];
+                }
+            }
+        }
+    } else {
+        constexpr std::int64_t strip = 512;
+        std::vector<float> design(n * width * strip), vector(width);
+        for (std::int64_t from = 0; from < n_sampled_; from += strip) {
+            const std::int64_t here = std::min(strip, n_sampled_ - from);
+            std::fill(design.begin(), design.end(), 0.0f);
+            for (std::int64_t i = 0; i < n; ++i)
+                for (std::int64_t w = from / 64; w < (from + here) / 64; ++w)
+                    for (std::uint64_t bits = words[i * n_words + w]; bits != 0; bits &= bits - 1) {
+                        const std::int64_t r = w * 64 + __builtin_ctzll(bits);
+                        value(i, r, vector.data());
+                        for (std::int64_t s = 0; s < width; ++s) design[(i * width + s) * strip + r - from] = vector[s];
+                    }
+            DISPATCH(add_gram(design.data(), n, width * strip, out));
+        }
+    }
+    for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < i; ++j) out[j * n + i] = out[i * n + j];
 }
 
 }  // namespace undirected

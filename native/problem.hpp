@@ -34,6 +34,7 @@ public:
     std::int64_t n_listed() const { return n_listed_; }
     std::int64_t list_bytes() const { return std::int64_t(lists_.size()) * 2; }
     std::int64_t n_entries() const { return n_entries_; }
+    std::int64_t n_held() const { return n_held_; }  // (feature, column, row) with the context holding
     std::int64_t work() const { return work_; }  // vector operations of one pass over all cells
 
     // Restricts gradients to the features with a non-zero mark; null lifts the restriction.
@@ -51,13 +52,11 @@ public:
     // For second-order information: the rows of every `stride`-th word of 64 are kept as a sample, with their conditional
     // probabilities under `weights`; returns how many rows.
     std::int64_t sample(const double* weights, std::int64_t stride, int n_threads);
-    // Columns of a design matrix whose Gram matrix is the Hessian of one variable's term, restricted to some features and
-    // estimated from the sample: [n][sample_width(variable)].
-    void design(std::int32_t variable, const std::int32_t* features, std::int64_t n, float* out) const;
-    std::int64_t sample_width(std::int32_t variable) const;
+    // The Hessian of one variable's term between some features, estimated from the sample: [n][n].
+    void gram(std::int32_t variable, const std::int32_t* features, std::int64_t n, float* out) const;
 
 private:
-    struct Link {  // feature -> one lane of a cell
+    struct Link {  // feature -> one unit of a cell
         std::uint32_t unit;
         std::int32_t feature;  // ~feature: with the opposite sign
     };
@@ -76,18 +75,17 @@ private:
     void renumber();
     void list_rows(const Features& features, std::int64_t memory, int n_threads);
     template <class T>
-    void spread_weights(const double* weights, std::vector<T>& cells, int n_threads);
-    void collect_forward(const double* first, const double* second, int n_threads);
+    void spread_block(std::int64_t block, const double* weights, const double* direction, Buffers<T>& buffers);
     template <class T>
-    void run(Evaluation<T>& e, int n_threads);
+    void run(Evaluation<T>& e, const double* weights, const double* direction, Buffers<T>& buffers, int n_threads);
     // Waking threads costs more than a short walk over the links.
-    int light_threads(int n_threads) const { return links_.size() < (std::size_t(1) << 16) ? 1 : n_threads; }
+    int light_threads(int n_threads) const { return links_.size() < (std::size_t(1) << 14) ? 1 : n_threads; }
     void gather(const std::vector<double>& cells, bool square, double* out, int n_threads);
     template <class T>
-    Evaluation<T> prepare(int pass, const double* weights, const double* direction, Buffers<T>& buffers, int n_threads);
+    Evaluation<T> prepare(int pass, Buffers<T>& buffers);
 
     Plan plan_{};
-    std::int64_t n_features_, n_cells_ = 0, n_listed_ = 0, n_entries_ = 0, work_ = 0;
+    std::int64_t n_features_, n_cells_ = 0, n_listed_ = 0, n_entries_ = 0, n_held_ = 0, work_ = 0;
     std::vector<std::int32_t> n_states_, literal_variable_, literal_state_, first_lane_, literal_base_;
     std::vector<std::uint64_t> columns_;
     std::vector<double> row_weight_;
@@ -96,8 +94,8 @@ private:
     std::vector<std::uint64_t> list_start_;
     std::vector<std::int64_t> count_;  // rows in which a context holds
     std::vector<std::uint8_t> complement_, unlisted_, truth_, panel_binary_, cell_way_, cell_lanes_;
-    std::vector<std::int64_t> literal_start_, block_cells_, block_links_;
-    std::vector<std::int32_t> literals_, cell_context_, panel_blocks_, panel_variables_;
+    std::vector<std::int64_t> literal_start_, block_cells_, block_links_, cell_unit_;
+    std::vector<std::int32_t> literals_, cell_context_, unit_cell_, panel_blocks_, panel_variables_;
     std::vector<PanelVariable> variables_;
     // contexts by their first feature: the literals [skip_from, skip_to) of that feature are left out
     std::vector<std::int64_t> owner_start_;  // [n_features + 1] contexts owned, in order of discovery
@@ -107,7 +105,7 @@ private:
     std::vector<std::int64_t> feature_start_;
     std::vector<std::uint32_t> feature_units_;  // 2 * unit + (sign is minus)
     std::vector<std::uint8_t> active_;
-    std::vector<std::int64_t> forward_start_, backward_start_;
+    std::vector<std::int64_t> forward_end_, backward_start_;
     std::vector<std::int32_t> forward_cells_, backward_cells_;
     std::vector<double> gradient_, curvature_, loss_;
     std::vector<float> sample_;

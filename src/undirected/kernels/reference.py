@@ -93,17 +93,27 @@ class Problem:
         self.sample_weight = self.row_weight[self.sampled] * stride
         return len(self.sampled)
 
-    def design(self, variable: int, features: Array) -> Array:
+    def gram(self, variable: int, features: Array) -> Array:
         a, b = self.base[variable : variable + 2]
         n_rows = self.truth.shape[1]
         rows = (np.arange(a, b)[:, None] * n_rows + self.sampled).ravel()
         x = self.matrix[rows][:, features].toarray().reshape(b - a, len(self.sampled), len(features))
         p = self.sample_p[a:b, :, None]
         x = np.sqrt(p * self.sample_weight[:, None]) * (x - (p * x).sum(axis=0))
-        return np.ascontiguousarray(x.reshape(len(rows), len(features)).T, dtype=np.float32)
+        x = x.reshape(len(rows), len(features)).astype(np.float32)
+        return x.T @ x
+
+    def factors(self, variables: Array, start: Array, members: Array, diagonal: Array, ridge: float, threads: int) -> Array:
+        """For each block the inverse of `gram` fitted to the diagonal; `times_blocks` alone knows the layout."""
+        out = [np.zeros(0, np.float32)]
+        for v, a, b in zip(variables, start[:-1], start[1:], strict=True):
+            matrix = self.gram(v, members[a:b])
+            fit_diagonal(matrix, diagonal[members[a:b]], ridge)
+            out.append(np.linalg.inv(matrix).astype(np.float32).ravel())
+        return np.concatenate(out)
 
     def sizes(self) -> dict[str, int]:
-        return {"entries": int(self.matrix.nnz), "work": int(self.matrix.nnz)}
+        return {"entries": int(self.matrix.nnz), "held": int(self.matrix.nnz), "work": int(self.matrix.nnz)}
 
 
 def _design(truth: Array, base: Array, start: Array, literals: Array, variance: bool = False) -> sp.csr_matrix:
@@ -150,12 +160,23 @@ def add_block(total: Array, places: Array, block: Array) -> None:
     total[np.ix_(places, places)] += block
 
 
-def times_blocks(start: Array, members: Array, matrices: Array, x: Array, y: Array, threads: int) -> tuple[Array, Array]:
-    """Sums of small square matrices, laid one after another, acting on overlapping parts of two vectors."""
+def fit_diagonal(matrix: Array, diagonal: Array, ridge: float) -> None:
+    """Scales an estimated Hessian so that its diagonal, the ridge apart, is the true one, raised by 1e-4 of itself."""
+    own = matrix.diagonal().copy()
+    full = diagonal.astype(np.float32)
+    seen = own > 1e-3 * full
+    scale = np.sqrt(np.where(seen, np.maximum(full - ridge, 0) / np.where(seen, own, 1), 0)).astype(np.float32)
+    matrix *= scale
+    matrix *= scale[:, None]
+    matrix[np.diag_indices(len(full))] = full * (1 + 1e-4)
+
+
+def times_blocks(start: Array, members: Array, factors: Array, x: Array, y: Array, threads: int) -> tuple[Array, Array]:
+    """Sums of the blocks of `Problem.factors` acting on overlapping parts of two vectors."""
     out = np.zeros((2, len(x)), dtype=np.float32)
     at = 0
     for a, b in zip(start[:-1], start[1:], strict=True):
-        block = matrices[at : at + (b - a) ** 2].reshape(b - a, b - a)
+        block = factors[at : at + (b - a) ** 2].reshape(b - a, b - a)
         np.add.at(out[0], members[a:b], block @ x[members[a:b]])
         np.add.at(out[1], members[a:b], block @ y[members[a:b]])
         at += (b - a) ** 2

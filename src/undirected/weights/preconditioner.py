@@ -9,7 +9,6 @@ Where there are few features, the terms are added up first and factorised as one
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -33,9 +32,13 @@ class WholeMatrix:
         place = np.cumsum(free) - 1
         self._members = np.flatnonzero(free)
         total = np.zeros((len(self._members), len(self._members)), dtype=np.float32)
-        for part, gram in _estimates(objective, weights, free, WHOLE_SAMPLE_ROWS, len(free), lambda members, gram: gram):
-            backend().module.add_block(total, place[part], gram)
-        self._factor, failed = lapack.spotrf(_scaled(total, diagonal[free], ridge), lower=1, clean=0)
+        sampled = _sample(objective, weights, WHOLE_SAMPLE_ROWS)
+        blocks = _blocks(objective, free, len(free), sampled)
+        with ThreadPoolExecutor(objective.threads) as pool:
+            for (_, part), gram in zip(blocks, pool.map(lambda job: objective.problem.gram(*job), blocks), strict=True):
+                backend().module.add_block(total, place[part], gram)
+        backend().module.fit_diagonal(total, diagonal[free], ridge)
+        self._factor, failed = lapack.spotrf(total, lower=1, clean=0)
         self._rest = 1 / diagonal
         if failed:
             self._members = self._members[:0]
@@ -58,14 +61,11 @@ class VariableBlocks:
 
     def __init__(self, objective: PseudoLikelihood, weights: Array, diagonal: Array, ridge: float, free: Array) -> None:
         self.threads = objective.threads
-
-        def inverse(members: Array, gram: Array) -> Array:
-            return np.linalg.inv(_scaled(gram, diagonal[members], ridge))
-
-        blocks = _estimates(objective, weights, free, SAMPLE_ROWS, MAX_BLOCK, inverse)
-        self._start = np.concatenate([[0], np.cumsum([len(members) for members, _ in blocks])]).astype(np.int64)
-        self._members = np.concatenate([np.zeros(0, np.int32), *(members for members, _ in blocks)]).astype(np.int32)
-        self._matrices = np.concatenate([np.zeros(0, np.float32), *(matrix.ravel() for _, matrix in blocks)])
+        blocks = _blocks(objective, free, MAX_BLOCK, _sample(objective, weights, SAMPLE_ROWS))
+        variables = np.array([v for v, _ in blocks], dtype=np.int32)
+        self._start = np.concatenate([[0], np.cumsum([len(members) for _, members in blocks])]).astype(np.int64)
+        self._members = np.concatenate([np.zeros(0, np.int32), *(members for _, members in blocks)]).astype(np.int32)
+        self._factors = objective.problem.factors(variables, self._start, self._members, diagonal, ridge, self.threads)
         times = np.bincount(self._members, minlength=len(diagonal))
         self._share = np.where(times > 0, 1 / np.sqrt(np.maximum(times, 1)), 0)
         self._rest = np.where(times > 0, 0, 1 / diagonal)
@@ -73,7 +73,7 @@ class VariableBlocks:
     def both(self, x: Array, y: Array) -> tuple[Array, Array]:
         """Two vectors multiplied at the cost of one."""
         shared = [(self._share * v).astype(np.float32) for v in (x, y)]
-        out = backend().module.times_blocks(self._start, self._members, self._matrices, *shared, self.threads)
+        out = backend().module.times_blocks(self._start, self._members, self._factors, *shared, self.threads)
         return self._rest * x + self._share * out[0], self._rest * y + self._share * out[1]
 
 
@@ -87,31 +87,9 @@ class Diagonal:
         return self._inverse * x, self._inverse * y
 
 
-def _scaled(estimate: Array, diagonal: Array, ridge: float) -> Array:
-    """An estimated Hessian, scaled so that its diagonal is the true one."""
-    own = estimate.diagonal().copy()
-    full = diagonal.astype(np.float32)
-    seen = own > 1e-3 * full
-    scale = np.sqrt(np.where(seen, np.maximum(full - ridge, 0) / np.where(seen, own, 1), 0)).astype(np.float32)
-    estimate *= scale
-    estimate *= scale[:, None]
-    estimate[np.diag_indices(len(full))] = full * (1 + 1e-4)
-    return estimate
-
-
-def _estimates(
-    objective: PseudoLikelihood, weights: Array, free: Array, rows: int, most: int, then: Callable[[Array, Array], Array]
-) -> list[tuple[Array, Array]]:
-    """For each block its features and ``then(features, Gram matrix of its variable's term on a sample of rows)``."""
-    problem = objective.problem
-    sampled = problem.sample(weights, max(1, len(objective.table) // rows), objective.threads)
-
-    def work(job: tuple[int, Array]) -> tuple[Array, Array]:
-        design = problem.design(*job)
-        return job[1], then(job[1], design @ design.T)
-
-    with ThreadPoolExecutor(objective.threads) as pool:
-        return list(pool.map(work, _blocks(objective, free, most, sampled)))
+def _sample(objective: PseudoLikelihood, weights: Array, rows: int) -> int:
+    """Conditional probabilities on about so many rows, from which the problem estimates curvature; how many rows."""
+    return int(objective.problem.sample(weights, max(1, len(objective.table) // rows), objective.threads))
 
 
 def fits_whole(objective: PseudoLikelihood, free: Array) -> bool:
@@ -148,10 +126,13 @@ def build_cost(objective: PseudoLikelihood) -> float:
     by_variable = np.bincount(objective.features.variables, minlength=1).astype(float)
     n_blocks = np.ones(len(by_variable)) if n <= MAX_WHOLE else np.maximum(1, np.ceil(by_variable / MAX_BLOCK))
     sizes = np.repeat(by_variable / n_blocks, n_blocks.astype(int))
-    inverses = float(n) ** 3 / 3 if n <= MAX_WHOLE else float((2 * sizes**3).sum())
-    return float(3e-4 * len(sizes) + (sizes**2 * rows).sum() / 40e9 + inverses / 15e9 + (sizes * rows).sum() / 1e9)
+    inverses = float(n) ** 3 / 6 if n <= MAX_WHOLE else float((sizes**3).sum()) / 3
+    # Gram matrices: as dense products, or by the contexts that hold in a row, whichever is less.
+    share = objective.problem.sizes()["held"] / max(1.0, float(by_variable.sum()) * len(objective.table))
+    pairs = float((sizes**2).sum()) * rows
+    return float(3e-5 * len(sizes) + min(pairs / 20e9, pairs * share**2 / 0.6e9) + inverses / 10e9 + sizes.sum() * rows * share / 0.3e9)
 
 
 def evaluation_cost(objective: PseudoLikelihood) -> float:
     """Rough seconds of one value and gradient on one core, from sizes alone."""
-    return float(objective.problem.sizes()["work"] * 2.2e-9 + objective.table.codes.size * 1.5e-9) + 1e-5
+    return float(objective.problem.sizes()["work"] * 1.45e-9 + objective.table.codes.size * 1e-9) + 1e-5

@@ -19,6 +19,8 @@ from undirected.weights.pseudo_likelihood import PseudoLikelihood
 
 MEMORY_PAIRS = 12
 FULL_GRADIENT_EVERY = 8
+REFRESH_DIAGONAL = 10  # steps after which the diagonal is that of the start no more
+FEW, FAR = 5, 1e-3  # while a few steps gain more than this part of the objective, the end is far
 SINGLE_NOISE, DOUBLE_NOISE = 1e-8, 1e-14  # relative rounding of the objective
 
 
@@ -51,8 +53,10 @@ class ElasticNet:
         self.objective = objective
         self.metric: WholeMatrix | VariableBlocks | Diagonal | None = None
         ratio = build_cost(objective) / evaluation_cost(objective)
-        # One matrix for all features is worth building early; blocks only once as much has been spent on steps without them.
-        self.first_build = int(np.clip(ratio / 6 if len(objective) <= MAX_WHOLE else 1.5 * ratio, 4, 100))
+        # One matrix for all features is worth building early; blocks once as much has been spent on steps without them, and
+        # much later where those steps are nearly there.
+        self.first_build = int(np.clip(ratio / 6 if len(objective) <= MAX_WHOLE else ratio, 4, 60))
+        self.late_build = 4 * int(np.clip(ratio, self.first_build, 100))
         self.rebuild_after = int(np.clip(ratio, 12, 400))
 
     def solve(
@@ -79,6 +83,7 @@ class _Run:
         self.since_build = 0
         self.rebuild_after = owner.rebuild_after
         self.active: Array | None = None
+        self.values: list[float] = []  # the objective, step by step, as far as the last five
 
     # -- the penalised objective
     def evaluate(self, weights: Array, curvature: bool = False) -> tuple[float, Array, Array | None]:
@@ -123,6 +128,7 @@ class _Run:
                     stopped_by = "time"
                     break
                 iteration += 1
+                self.values = [*self.values[-FEW:], value]
                 self.refresh_metric(w, slope)
                 found = self.step(w, value, gradient, slope)
                 if found is None:
@@ -166,11 +172,16 @@ class _Run:
         return value, gradient
 
     def refresh_metric(self, w: Array, slope: Array) -> None:
-        """Scale by the diagonal at first; pay for the blocks once their cost has gone into steps without them."""
+        """Scale by the diagonal at first; build something better once its cost is small against the steps already taken."""
         owner = self.owner
         self.since_build += 1
         built = isinstance(owner.metric, WholeMatrix | VariableBlocks)
-        if self.since_build <= (self.rebuild_after if built else owner.first_build):
+        if not built and self.since_build == REFRESH_DIAGONAL:
+            _, _, diagonal = self.evaluate(w, curvature=True)
+            assert diagonal is not None
+            owner.metric = Diagonal(self.floored(diagonal))
+        far = self.values[0] - self.values[-1] > FAR * abs(self.values[-1])
+        if self.since_build <= (self.rebuild_after if built else owner.first_build if far else owner.late_build):
             return
         _, _, diagonal = self.evaluate(w, curvature=True)
         assert diagonal is not None
