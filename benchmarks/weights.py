@@ -58,6 +58,14 @@ def our_seconds(features, table, l1, sd, target, threads):
     return float("inf")
 
 
+def best_of(run):
+    """The fastest of several runs, as many as fit into a few seconds: the machines are noisy."""
+    results = [run()]
+    while len(results) < 5 and sum(seconds for seconds, *_ in results) < 3:
+        results.append(run())
+    return min(results)
+
+
 def feature_sets(folder, only, limit):
     print(f"\n### Time to a relative gap of {GAP:g}, seconds, construction included\n")
     print("| data, features | F | l1, sd | rival (evaluations) | ours, 1 thread | ours, 2 threads | ratio, 1 | ratio, 2 |")
@@ -71,8 +79,8 @@ def feature_sets(folder, only, limit):
         for l1, sd in ((0, 1.0), (1, 0.5)):
             best = fit_weights(network.features, table, l1, sd, tol=1e-6).objective
             target = best * (1 + GAP)
-            ours = [min(our_seconds(network.features, table, l1, sd, target, t) for _ in range(2)) for t in (1, 2)]
-            rival, evaluations, _ = rival_seconds(network.features, table, l1, sd, target, limit)
+            ours = [best_of(lambda t=t: (our_seconds(network.features, table, l1, sd, target, t), 0, 0))[0] for t in (1, 2)]
+            rival, evaluations, _ = best_of(lambda: rival_seconds(network.features, table, l1, sd, target, limit))
             who = "L-BFGS-B" if l1 == 0 else "OWL-QN"
             label = f"{name}, {Path(file).stem.split('.')[1]} | {len(network.features):,} | {l1}, {sd:g}"
             ratios = " | ".join(ratio(rival, limit, seconds) for seconds in ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from undirected.data.readers import read_data
 from undirected.errors import ParameterError, Unconverged
@@ -149,13 +151,11 @@ def fit_path(
         raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
     if threads is not None and not 1 <= threads <= 4096:
         raise ParameterError(f"threads={threads}: between 1 and 4,096 are possible")
-    from threadpoolctl import threadpool_limits
-
     began = time.monotonic()
     deadline = None if time_budget is None else began + time_budget
     data = read_data(data, domain=features.domain)
     # One BLAS thread each: the solver's own threads share the work, and sums come out the same everywhere.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _blas().limit(limits=1, user_api="blas"):
         objective = PseudoLikelihood(features, data, threads, memory)
         first = objective.independent_start if start is None else _check_start(start, len(features))
         elastic = ElasticNet(objective)
@@ -194,6 +194,11 @@ def fit_path(
                 stacklevel=2,
             )
     return [fits[k] for k in range(len(settings))]
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()  # looking for the libraries takes longer than a small fit
 
 
 def _distance(fit: WeightFit, l1: float, sd: float) -> float:

@@ -56,7 +56,10 @@ class PseudoLikelihood:
         weights = np.zeros(len(self))
         domain = self.features.domain
         codes, most = self.table.codes, int(domain.n_states.max(initial=1))
-        by_state = np.stack([self.table.weights @ (codes == s) for s in range(most)], axis=1) + 0.5
+        by_state = np.full((len(domain), most), 0.5)
+        for s in range(1, most):
+            by_state[:, s] += self.table.weights @ (codes == s).astype(float)
+        by_state[:, 0] += self.total_weight - (by_state[:, 1:] - 0.5).sum(axis=1)
         counts = by_state[np.arange(most) < domain.n_states[:, None]]
         single = np.flatnonzero(self.features.lengths == 1)
         literals = self.features.literals[self.features.start[single]]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import blas
 
 from undirected.kernels.types import Array
 from undirected.weights.preconditioner import MAX_WHOLE, Diagonal, VariableBlocks, WholeMatrix, build_cost, evaluation_cost, fits_whole
@@ -198,15 +199,17 @@ class _Run:
 
     def direction(self, slope: Array, free: Array) -> Array:
         """Minus the quasi-Newton inverse times the slope, within the free features."""
+        # Zero outside the free features: the vector, and the changes of gradient that enter it. Steps need no mask.
         pairs = self.steps
         if not free.all():
-            masked = ((s * free, y * free, sy) for s, y, sy in self.steps)
+            inside = free.astype(float)
+            masked = ((s, y * inside, sy) for s, y, sy in self.steps)
             pairs = [(s, y, product) for s, y, sy in masked if (product := float(s @ y)) > 1e-6 * sy]
         q = np.where(free, slope, 0)
         used = []
         for s, y, sy in reversed(pairs):
             a = float(s @ q) / sy
-            q = q - a * y
+            blas.daxpy(y, q, a=-a)
             used.append(a)
         metric = self.owner.metric
         assert metric is not None
@@ -215,7 +218,7 @@ class _Run:
         if pairs:
             q *= pairs[-1][2] / float(last @ scaled_last)
         for (s, y, sy), a in zip(pairs, reversed(used), strict=True):
-            q += s * (a - float(y @ q) / sy)
+            blas.daxpy(s, q, a=a - float(y @ q) / sy)
         return -np.where(free, q, 0)
 
     def step(self, w: Array, value: float, gradient: Array, slope: Array) -> tuple[Array, float, Array] | None:
