@@ -101,7 +101,7 @@ class Problem:
         p = self.sample_p[a:b, :, None]
         x = np.sqrt(p * self.sample_weight[:, None]) * (x - (p * x).sum(axis=0))
         x = x.reshape(len(rows), len(features)).astype(np.float32)
-        return x.T @ x
+        return np.asarray(x.T @ x)
 
     def factors(self, variables: Array, start: Array, members: Array, diagonal: Array, ridge: float, threads: int) -> Array:
         """For each block the inverse of `gram` fitted to the diagonal; `times_blocks` alone knows the layout."""
