@@ -13,6 +13,7 @@
 #include "gssl.hpp"
 #include "pool.hpp"
 #include "problem.hpp"
+#include "trees.hpp"
 
 namespace nb = nanobind;
 using namespace undirected;
@@ -34,16 +35,31 @@ void expect(bool condition, const char* what) {
     if (!condition) throw std::invalid_argument(what);
 }
 
+TreeTable tree_table(const In<std::int16_t, 2>& codes, const In<std::int32_t>& n_states, const In<double>& row_weight, const In<std::int32_t>& targets) {
+    const TreeTable table{std::int64_t(codes.shape(1)), std::int32_t(codes.shape(0)), n_states.data(), codes.data(), row_weight.data()};
+    expect(n_states.shape(0) == codes.shape(0) && row_weight.shape(0) == codes.shape(1), "one state count a variable, one weight a row");
+    for (std::int64_t v = 0; v < table.n_variables; ++v)
+        for (std::int64_t r = 0; r < table.n_rows; ++r)
+            expect(table.codes[v * table.n_rows + r] >= 0 && table.codes[v * table.n_rows + r] < table.n_states[v], "code out of range");
+    for (std::size_t t = 0; t < targets.shape(0); ++t) expect(targets.data()[t] >= 0 && targets.data()[t] < table.n_variables, "no such target");
+    return table;
+}
+
 struct PyProblem {
     std::unique_ptr<Problem> problem;
     // A problem keeps its buffers, so that only one thread may evaluate it at a time; Gram matrices only read.
     mutable std::shared_mutex busy;
 
     PyProblem(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
-              In<std::int32_t> literals, std::int64_t memory, int n_threads) {
+              In<std::int32_t> literals, std::int64_t memory, int n_threads, nb::object targets) {
         const Table table{std::int64_t(row_weight.shape(0)), std::int64_t(columns.shape(1)), std::int32_t(n_states.shape(0)),
                           n_states.data(), columns.data(), row_weight.data()};
-        const Features features{std::int64_t(start.shape(0)) - 1, start.data(), literals.data()};
+        In<std::int32_t> target;
+        if (!targets.is_none()) {
+            target = nb::cast<In<std::int32_t>>(targets);
+            expect(target.shape(0) + 1 == start.shape(0), "one target per feature");
+        }
+        const Features features{std::int64_t(start.shape(0)) - 1, start.data(), literals.data(), targets.is_none() ? nullptr : target.data()};
         std::int64_t n_literals = 0;
         for (std::int32_t v = 0; v < table.n_variables; ++v) n_literals += table.n_states[v];
         expect(table.n_rows > 0, "a table needs at least one row");
@@ -179,9 +195,9 @@ struct PyProblem {
 
 NB_MODULE(_native, m) {
     nb::class_<PyProblem>(m, "Problem")
-        .def(nb::init<In<std::uint64_t, 2>, In<std::int32_t>, In<double>, In<std::int64_t>, In<std::int32_t>, std::int64_t, int>(),
+        .def(nb::init<In<std::uint64_t, 2>, In<std::int32_t>, In<double>, In<std::int64_t>, In<std::int32_t>, std::int64_t, int, nb::object>(),
              nb::arg("columns"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("start"), nb::arg("literals"),
-             nb::arg("memory"), nb::arg("threads"))
+             nb::arg("memory"), nb::arg("threads"), nb::arg("targets") = nb::none())
         .def("set_active", &PyProblem::set_active, nb::arg("marks").none())
         .def("evaluate", &PyProblem::evaluate, nb::arg("weights"), nb::arg("gradient"), nb::arg("curvature"), nb::arg("single"),
              nb::arg("threads"))
@@ -207,6 +223,50 @@ NB_MODULE(_native, m) {
             return nb::make_tuple(owned(std::move(g.start)), owned(std::move(g.literals)), owned(std::move(g.count)), g.n_listed, g.n_unique);
         },
         nb::arg("start"), nb::arg("literals"), nb::arg("n_generated"), nb::arg("threshold"), nb::arg("seed"), nb::arg("threads"));
+    m.def(
+        "grow_trees",
+        [](In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, double min_rows, double min_gain,
+           int n_threads) {
+            const TreeTable table = tree_table(codes, n_states, row_weight, targets);
+            Trees trees;
+            {
+                nb::gil_scoped_release unlocked;
+                trees = grow_trees(table, targets.data(), std::int64_t(targets.shape(0)), min_rows, min_gain, n_threads);
+            }
+            return nb::make_tuple(owned(std::move(trees.start)), owned(std::move(trees.test)), owned(std::move(trees.yes)), owned(std::move(trees.no)),
+                                  owned(std::move(trees.gain)), owned(std::move(trees.count_start)), owned(std::move(trees.count)));
+        },
+        nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("targets"), nb::arg("min_rows"), nb::arg("min_gain"),
+        nb::arg("threads"));
+    m.def(
+        "walk_trees",
+        [](In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, In<std::int64_t> start,
+           In<std::int32_t> test, In<std::int32_t> yes, In<std::int32_t> no, In<std::int64_t> count_start, In<double> value, int n_threads) {
+            const TreeTable table = tree_table(codes, n_states, row_weight, targets);
+            const std::int64_t n_trees = std::int64_t(targets.shape(0)), n_nodes = std::int64_t(test.shape(0));
+            std::int64_t n_literals = 0;
+            for (std::size_t v = 0; v < n_states.shape(0); ++v) n_literals += n_states.data()[v];
+            expect(std::int64_t(start.shape(0)) == n_trees + 1 && start.data()[n_trees] == n_nodes && std::int64_t(count_start.shape(0)) == n_nodes + 1 &&
+                       std::int64_t(yes.shape(0)) == n_nodes && std::int64_t(no.shape(0)) == n_nodes &&
+                       count_start.data()[n_nodes] == std::int64_t(value.shape(0)), "trees");
+            for (std::int64_t t = 0; t < n_trees; ++t) {
+                expect(start.data()[t] < start.data()[t + 1], "a tree without a root");
+                for (std::int64_t k = start.data()[t]; k < start.data()[t + 1]; ++k) {
+                    expect(count_start.data()[k + 1] - count_start.data()[k] == n_states.data()[targets.data()[t]], "one count a state");
+                    if (test.data()[k] < 0) continue;
+                    const std::int64_t size = start.data()[t + 1] - start.data()[t], own = k - start.data()[t];
+                    expect(test.data()[k] < n_literals && yes.data()[k] > own && no.data()[k] > own && yes.data()[k] < size && no.data()[k] < size, "nodes");
+                }
+            }
+            Walk walk;
+            {
+                nb::gil_scoped_release unlocked;
+                walk = walk_trees(table, targets.data(), n_trees, start.data(), test.data(), yes.data(), no.data(), count_start.data(), value.data(), n_threads);
+            }
+            return nb::make_tuple(owned(std::move(walk.through)), owned(std::move(walk.by_row)));
+        },
+        nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("targets"), nb::arg("start"), nb::arg("test"), nb::arg("yes"),
+        nb::arg("no"), nb::arg("count_start"), nb::arg("value"), nb::arg("threads"));
     m.def(
         "add_block",
         [](nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu> total, In<std::int64_t> places, In<float, 2> block) {

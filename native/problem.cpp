@@ -203,7 +203,7 @@ std::vector<Problem::Place> Problem::find_contexts(const Features& features) {
             const std::int32_t v = variable_at(a);
             Key own;
             for (b = a; b < to && variable_at(b) == v; ++b) own.add(features.literals[b]);
-            if (first_lane_[v] < 0) continue;
+            if (first_lane_[v] < 0 || (features.target != nullptr && features.target[j] >= 0 && features.target[j] != v)) continue;
             const auto found = table.find_or_add(whole - own);
             const std::int32_t context = found.first;
             if (found.second) {

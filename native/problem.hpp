@@ -19,6 +19,7 @@ struct Features {
     std::int64_t n;
     const std::int64_t* start;     // [n + 1]
     const std::int32_t* literals;  // sorted by variable; negated ones above n_literals
+    const std::int32_t* target;    // [n] or null: the one variable whose logit a feature enters; -1: every variable it mentions
 };
 
 class Problem {

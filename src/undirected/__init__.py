@@ -16,17 +16,25 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AllPairs": "undirected.structure.baselines",
+    "Atomic": "undirected.structure.baselines",
+    "ChowLiu": "undirected.structure.baselines",
+    "DTL1": "undirected.structure.dt_l1",
+    "DTSL": "undirected.structure.dtsl",
     "DataError": "undirected.errors",
     "Dataset": "undirected.data.dataset",
+    "DependencyNetwork": "undirected.structure.dependency_network",
     "Domain": "undirected.data.variables",
     "DownloadError": "undirected.errors",
     "FeatureError": "undirected.errors",
     "FeatureSet": "undirected.features.feature_set",
     "FormatError": "undirected.errors",
     "GSSL": "undirected.structure.gssl",
+    "L1": "undirected.structure.l1",
     "MarkovNetwork": "undirected.network.network",
     "ParameterError": "undirected.errors",
     "PseudoLikelihood": "undirected.weights.pseudo_likelihood",
+    "Tuned": "undirected.weights.tuning",
     "Unconverged": "undirected.errors",
     "UndirectedError": "undirected.errors",
     "Variable": "undirected.data.variables",
@@ -35,13 +43,21 @@ _HOMES = {
     "fit_weights": "undirected.weights.fit",
     "holdout": "undirected.data.splits",
     "read_data": "undirected.data.readers",
+    "tune": "undirected.weights.tuning",
 }
 _MODULES = ("datasets", "plots")
 
 __all__ = [
+    "DTL1",
+    "DTSL",
     "GSSL",
+    "L1",
+    "AllPairs",
+    "Atomic",
+    "ChowLiu",
     "DataError",
     "Dataset",
+    "DependencyNetwork",
     "Domain",
     "DownloadError",
     "FeatureError",
@@ -50,6 +66,7 @@ __all__ = [
     "MarkovNetwork",
     "ParameterError",
     "PseudoLikelihood",
+    "Tuned",
     "Unconverged",
     "UndirectedError",
     "Variable",
@@ -62,6 +79,7 @@ __all__ = [
     "load",
     "plots",
     "read_data",
+    "tune",
 ]
 
 if TYPE_CHECKING:
@@ -81,9 +99,15 @@ if TYPE_CHECKING:
     )
     from undirected.features.feature_set import FeatureSet
     from undirected.network.network import MarkovNetwork
+    from undirected.structure.baselines import AllPairs, Atomic, ChowLiu
+    from undirected.structure.dependency_network import DependencyNetwork
+    from undirected.structure.dt_l1 import DTL1
+    from undirected.structure.dtsl import DTSL
     from undirected.structure.gssl import GSSL
+    from undirected.structure.l1 import L1
     from undirected.weights.fit import WeightFit, fit_path, fit_weights
     from undirected.weights.pseudo_likelihood import PseudoLikelihood
+    from undirected.weights.tuning import Tuned, tune
 
 
 def load(path: str) -> MarkovNetwork:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from undirected.cli import common
+from undirected.structure.names import LEARNERS, learner_class
 
 if TYPE_CHECKING:
     from undirected.data.dataset import Dataset
@@ -16,6 +17,9 @@ LEARN_EXAMPLES = """\b
 Examples:
   undirected learn survey.csv -a gssl --l1 5 -o net.json
   undirected learn nltcs -a gssl --l1 1 --sd 0.5 --valid nltcs:valid -o net.json
+  undirected learn survey.csv -a dtsl --conversion prune-5 --sd 0.5 -o net.json
+  undirected learn symptoms.csv -a l1 -o net.json         (a graph chosen by EBIC)
+  undirected learn nltcs -a dtsl --tune --valid nltcs:valid --ledger nltcs.jsonl -o net.json
   undirected learn baskets.txt --format basket --time-budget 60s -o net.json
 """
 WEIGHTS_EXAMPLES = """\b
@@ -26,25 +30,49 @@ Examples:
 """
 
 
+# Options that belong to some learners only; without one the learner's own default counts.
+OWN = ("n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "C", "consistency", "gamma")
+
+
+class NumberOr(click.ParamType):  # type: ignore[type-arg]
+    """A number above zero, or one word."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.name = f"number|{word}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        if value == self.word:
+            return self.word
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor {self.word}", param, ctx)
+        if not 0 < number < float("inf"):
+            self.fail(f"{value}: it must be above zero", param, ctx)
+        return number
+
+
 @click.command(epilog=LEARN_EXAMPLES)
 @click.argument("data")
-@click.option("-a", "--algorithm", type=click.Choice(["gssl"]), default="gssl", show_default=True, help="The structure learner.")
-@click.option("--n-generated", type=click.IntRange(1), default=1_000_000, show_default=True, help="gssl: length of the list of candidates.")
+@click.option("-a", "--algorithm", type=click.Choice(list(LEARNERS)), default="gssl", show_default=True, help="The structure learner.")
+@click.option("--n-generated", type=click.IntRange(1), help="gssl: length of the list of candidates (1000000).")
+@click.option("--threshold", type=click.IntRange(0), help="gssl: keep candidates generated more often than this (1).")
+@click.option("--initial", type=click.Choice(["auto", "all", "positive"]), help="gssl: rows as all literals, or only true ones (auto).")
 @click.option(
-    "--threshold",
-    type=click.IntRange(0),
-    default=1,
-    show_default=True,
-    help="gssl: keep candidates generated more often than this.",
+    "--conversion",
+    type=click.Choice(["default", "prune", "prune-10", "prune-5", "nonzero"]),
+    help="dtsl, dt+l1: how trees become features (prune).",
 )
-@click.option(
-    "--initial",
-    type=click.Choice(["auto", "all", "positive"]),
-    default="auto",
-    show_default=True,
-    help="gssl: rows as all literals, or only true ones.",
-)
+@click.option("--kappa", type=NumberOr("auto"), help="dtsl, dt+l1: the smaller, the smaller the trees (0.01); auto: by held-out rows.")
+@click.option("--min-rows", type=click.FloatRange(0, min_open=True), help="dtsl, dt+l1: rows that each side of a split needs (10).")
+@click.option("--C", "C", type=NumberOr("ebic"), help="l1, dt+l1: one over the penalty of the regressions (ebic).")
+@click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and).")
+@click.option("--gamma", type=click.FloatRange(0), help="l1, dt+l1: strictness of ebic (0.25).")
 @common.weight_options
+@click.option("--tune", "tuning", is_flag=True, help="Choose the settings on validation data (--valid; a tenth of the rows without).")
+@click.option("--grid", type=click.Choice(["quick", "paper"]), default="quick", show_default=True, help="What --tune tries.")
+@click.option("--ledger", type=click.Path(dir_okay=False), help="Where --tune keeps finished settings, to go on after an interruption.")
 @click.option("--valid", metavar="DATA|FRACTION", help="Validation data, or a fraction of the rows to set aside, to score afterwards.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed, the same network.")
 @common.read_options
@@ -52,62 +80,45 @@ Examples:
 @common.compute_options
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to save the network (.json, .mn, .uai, .graphml).")
 @common.output_options
+@click.pass_context
 def learn(
+    ctx: click.Context,
+    /,
     data: str,
     algorithm: str,
-    n_generated: int,
-    threshold: int,
-    initial: str,
-    l1: float,
-    sd: float,
-    tol: float,
-    prune: bool,
+    tuning: bool,
+    grid: str,
+    ledger: str | None,
     valid: str | None,
     seed: int,
-    threads: int | None,
-    time_budget: float | None,
-    memory: int,
     output: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
-    **reading: Any,
+    **options: Any,
 ) -> int:
     """Learn a network, structure and weights, from DATA."""
-    from undirected.structure.gssl import GSSL
-
     _check_output(output)
+    params, reading = _learner_options(ctx, algorithm, options, tuning)
     table = common.read_table(data, quiet, **reading)
-    table, held_out = _split(table, valid, seed, quiet, **common.known_domain_options(reading))
+    table, held_out = _split(table, valid or ("0.1" if tuning else None), seed, quiet, **common.known_domain_options(reading))
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
+    learner = learner_class(algorithm)(**params)
+    if "random_state" in learner.get_params():
+        learner.set_params(random_state=seed)
+    report: dict[str, Any] = {"algorithm": algorithm}
+    lines: list[str] = []
     with common.solver_progress(quiet) as progress, common.without_early_warnings():
-        learner = GSSL(
-            n_generated,
-            threshold,
-            initial,
-            l1,
-            sd,
-            tol,
-            prune,
-            threads=threads,
-            memory=memory,
-            time_budget=time_budget,
-            progress=progress,
-            random_state=seed,
-        ).fit(table)
+        learner.set_params(progress=progress)
+        if tuning:
+            learner = _tuned(learner, grid, table, held_out, ledger, quiet, report, lines)
+        else:
+            learner.fit(table)
     network, fit = learner.network_, learner.fit_
-    report: dict[str, Any] = {
-        **fit.report(),
-        "n_generated": learner.n_listed_,
-        "n_unique": learner.n_unique_,
-        "generation_seconds": learner.generation_seconds_,
-    }
-    lines = [
-        f"generated {learner.n_listed_:,}, {learner.n_unique_:,} distinct, in {learner.generation_seconds_:.2f} s",
-        common.describe_fit(fit),
-    ]
+    report |= {**fit.report(), **_details(learner, lines)}
+    lines.append(common.describe_fit(fit))
     if held_out is not None:
-        report["valid_pll"] = network.pll(held_out, threads)
+        report["valid_pll"] = network.pll(held_out, params["threads"])
         report["valid_npll"] = report["valid_pll"] / len(network.domain)
         lines.append(f"validation PLL {report['valid_pll']:.6f}, per variable {report['valid_npll']:.6f}")
     _save(network, output, report, lines)
@@ -116,6 +127,60 @@ def learn(
         common.remark("the network was not saved; add -o net.json to keep it", quiet)
     common.emit(report, as_json, "\n".join(lines))
     return common.exit_code(fit)
+
+
+def _learner_options(ctx: click.Context, algorithm: str, options: dict[str, Any], tuning: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The learner's parameters, and the options for reading."""
+    known = learner_class(algorithm)().get_params()
+    params = {name: options.pop(name) for name in ("tol", "prune", "threads", "memory", "time_budget")}
+    for name in (*OWN, "l1", "sd"):
+        value = options.pop(name)
+        given = ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+        if given and name not in known:
+            raise click.UsageError(f"--{name.replace('_', '-')} does not belong to {algorithm}")
+        if given and tuning:
+            raise click.UsageError(f"--{name.replace('_', '-')} is what --tune chooses; leave out one of the two")
+        if given:
+            params[name] = value
+    return params, options
+
+
+def _tuned(
+    learner: Any,
+    grid: str,
+    table: Dataset,
+    valid: Dataset | None,
+    ledger: str | None,
+    quiet: bool,
+    report: dict[str, Any],
+    lines: list[str],
+) -> Any:
+    from undirected.weights.tuning import tune
+
+    def told(done: int, tried: int, best: dict[str, Any]) -> None:
+        common.remark(f"{done} structures, {tried} settings: best validation PLL {best['valid_pll']:.6f}", quiet)
+
+    tuned = tune(learner, grid, table, valid, ledger=ledger, progress=told)
+    report |= {"settings": tuned.settings, "tried": tuned.rows}
+    lines += [str(tuned), "best: " + ", ".join(f"{name} {value}" for name, value in tuned.settings.items())]
+    return tuned.learner
+
+
+def _details(learner: Any, lines: list[str]) -> dict[str, Any]:
+    """What a learner has to tell beside its weights."""
+    if hasattr(learner, "generation_seconds_"):
+        made = (learner.n_listed_, learner.n_unique_, learner.generation_seconds_)
+        lines.append("generated {:,}, {:,} distinct, in {:.2f} s".format(*made))
+        return dict(zip(("n_generated", "n_unique", "generation_seconds"), made, strict=True))
+    if hasattr(learner, "trees_"):
+        lines.append(f"trees with {learner.trees_.n_leaves:,} leaves, kappa {learner.kappa_:g}")
+        return {"n_leaves": learner.trees_.n_leaves, "kappa": learner.kappa_}
+    if hasattr(learner, "picked_"):
+        lines.append(
+            f"the regressions picked {int(learner.picked_.sum()):,} of {learner.picked_.size - len(learner.picked_):,} coefficients"
+        )
+        return {"n_picked": int(learner.picked_.sum())}
+    return {}
 
 
 @click.command(epilog=WEIGHTS_EXAMPLES)

@@ -16,7 +16,8 @@ class Problem:
 
     Row ``(literal, r)`` of the matrix holds a one for every feature that would be true in table row ``r`` if the
     literal's variable were in the literal's state, and that mentions the variable: a state's score is a row times the
-    weights, and a variable's conditional distribution the softmax over its states.
+    weights, and a variable's conditional distribution the softmax over its states. A feature with a target (not -1) enters
+    that variable's scores alone.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Problem:
         literals: Array,
         memory: int,
         threads: int,
+        targets: Array | None = None,
     ) -> None:
         n_rows = len(row_weight)
         self.row_weight = np.asarray(row_weight, float)
@@ -36,8 +38,8 @@ class Problem:
         self.active: Array | None = None
         truth = np.unpackbits(columns.view(np.uint8), axis=1, bitorder="little", count=n_rows).astype(bool)
         self.truth = truth
-        self.features = start, literals
-        self.matrix = _design(truth, self.base, start, literals)
+        self.features = start, literals, np.full(self.n_features, -1) if targets is None else targets
+        self.matrix = _design(truth, self.base, *self.features)
         self.variance: sp.csr_matrix | None = None
 
     def set_active(self, marks: Array | None) -> None:
@@ -116,7 +118,7 @@ class Problem:
         return {"entries": int(self.matrix.nnz), "held": int(self.matrix.nnz), "work": int(self.matrix.nnz)}
 
 
-def _design(truth: Array, base: Array, start: Array, literals: Array, variance: bool = False) -> sp.csr_matrix:
+def _design(truth: Array, base: Array, start: Array, literals: Array, targets: Array, variance: bool = False) -> sp.csr_matrix:
     """The matrix of `Problem`: rows are (literal, table row), columns are features.
 
     For ``variance`` a feature marks the states whose variances add up to its own: one state of a variable with two, else
@@ -132,6 +134,8 @@ def _design(truth: Array, base: Array, start: Array, literals: Array, variance: 
         holds = [truth[p] if p == q else ~truth[p] for p, q in zip(positive, own, strict=True)]
         size = 0
         for v in np.unique(variable[positive]):
+            if targets[j] not in (-1, v):
+                continue
             context = everywhere
             allowed = np.ones(base[v + 1] - base[v], bool)
             for p, q, h in zip(positive, own, holds, strict=True):
@@ -181,6 +185,97 @@ def times_blocks(start: Array, members: Array, factors: Array, x: Array, y: Arra
         np.add.at(out[1], members[a:b], block @ y[members[a:b]])
         at += (b - a) ** 2
     return out[0], out[1]
+
+
+def grow_trees(
+    codes: Array, n_states: Array, row_weight: Array, targets: Array, min_rows: float, min_gain: float, threads: int
+) -> tuple[Array, ...]:
+    """Greedy probability trees, one per target, in flat arrays: the trees' first nodes, tests (a literal, -1 at a leaf),
+    children counted from the tree's root, gains of the best splits, offsets into the counts by state, counts.
+
+    A split needs ``min_rows`` of weight on both sides, and a gain in log-likelihood, leaves smoothed by a prior of total
+    weight one, above ``min_gain`` for each parameter that it adds.
+    """
+    base = np.concatenate([[0], np.cumsum(n_states)])
+    held = np.concatenate([codes[v] == np.arange(k)[:, None] for v, k in enumerate(n_states)]).astype(float)
+    test: list[int] = []
+    yes: list[int] = []
+    no: list[int] = []
+    gain: list[float] = []
+    counts: list[Array] = []
+    start = [0]
+
+    def likelihood(count: Array) -> Array:
+        total = count.sum(axis=-1)
+        return np.asarray((count * np.log(count + 1 / count.shape[-1])).sum(axis=-1) - total * np.log(total + 1))
+
+    def grow(rows: Array, target: int) -> int:
+        number, k = len(test) - start[-1], int(n_states[target])
+        by_state = (codes[target, rows] == np.arange(k)[:, None]) * row_weight[rows]
+        total = by_state.sum(axis=1)
+        test.append(-1)
+        yes.append(-1)
+        no.append(-1)
+        gain.append(-np.inf)
+        counts.append(total)
+        if total.sum() < 2 * min_rows or (total > 0).sum() < 2:
+            return number
+        true = held[:, rows] @ by_state.T
+        best = -1
+        for v, states in enumerate(n_states):
+            for literal in range(base[v] + 1, base[v] + 2) if states == 2 else range(base[v], base[v + 1]):
+                sides = np.stack([true[literal], total - true[literal]])
+                if v == target or states == 1 or sides.sum(axis=1).min() < min_rows:
+                    continue
+                value = float(likelihood(sides).sum() - likelihood(total))
+                if best < 0 or value > gain[start[-1] + number] + 1e-9 * (1 + abs(gain[start[-1] + number])):
+                    best, gain[start[-1] + number] = literal, value
+        if best >= 0 and gain[start[-1] + number] > min_gain * (k - 1):
+            test[start[-1] + number] = best
+            yes[start[-1] + number] = grow(rows[held[best, rows] > 0], target)
+            no[start[-1] + number] = grow(rows[held[best, rows] == 0], target)
+        return number
+
+    for target in targets:
+        grow(np.arange(codes.shape[1]), int(target))
+        start.append(len(test))
+    count_start = np.concatenate([[0], np.cumsum([len(c) for c in counts])]).astype(np.int64)
+    nodes = (np.array(x, dtype=np.int32) for x in (test, yes, no))
+    flat = np.concatenate([np.zeros(0), *counts])
+    return (np.array(start, dtype=np.int64), *nodes, np.array(gain, dtype=float), count_start, flat)
+
+
+def walk_trees(
+    codes: Array,
+    n_states: Array,
+    row_weight: Array,
+    targets: Array,
+    start: Array,
+    test: Array,
+    yes: Array,
+    no: Array,
+    count_start: Array,
+    value: Array,
+    threads: int,
+) -> tuple[Array, Array]:
+    """Sends every row down every tree: the weight that passes each node by state of the target, laid out like the counts,
+    and for each row the sum over trees of its leaf's ``value`` for its state."""
+    variable = np.repeat(np.arange(len(n_states)), n_states)
+    state = np.concatenate([np.zeros(0, int), *(np.arange(k) for k in n_states)])
+    through, by_row = np.zeros(len(value)), np.zeros(codes.shape[1])
+    for target, root in zip(targets, start[:-1], strict=True):
+        node = np.full(codes.shape[1], root)
+        rows = np.arange(codes.shape[1])
+        while len(rows):
+            at = count_start[node[rows]] + codes[target, rows]
+            np.add.at(through, at, row_weight[rows])
+            done = test[node[rows]] < 0
+            by_row[rows[done]] += value[at[done]]
+            rows = rows[~done]
+            tested = test[node[rows]]
+            holds = codes[variable[tested], rows] == state[tested]
+            node[rows] = root + np.where(holds, yes[node[rows]], no[node[rows]])
+    return through, by_row
 
 
 def gssl_generate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -15,7 +15,7 @@ from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
-from undirected.structure.learner import Learner
+from undirected.structure.learner import Grid, Learner
 
 INITIAL = ("auto", "all", "positive")
 
@@ -76,6 +76,15 @@ class GSSL(Learner):
     True
     """
 
+    paper_grid: ClassVar[Grid] = {
+        "n_generated": [500_000, 1_000_000, 2_000_000, 5_000_000],
+        "threshold": [1, 2, 5],
+        "initial": ["positive", "all"],
+        "l1": [1.0, 5.0, 10.0],
+        "sd": [0.1, 0.5, 1.0],
+    }
+    quick_grid: ClassVar[Grid] = {"n_generated": [500_000], "threshold": [5], "l1": [1.0, 5.0], "sd": [0.5]}
+
     def __init__(
         self,
         n_generated: int = 1_000_000,
@@ -93,19 +102,10 @@ class GSSL(Learner):
         progress: Any = None,
         random_state: Any = 0,
     ) -> None:
+        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress)
         self.n_generated = n_generated
         self.threshold = threshold
         self.initial = initial
-        self.l1 = l1
-        self.sd = sd
-        self.tol = tol
-        self.prune = prune
-        self.bins = bins
-        self.missing = missing
-        self.threads = threads
-        self.memory = memory
-        self.time_budget = time_budget
-        self.progress = progress
         self.random_state = random_state
 
     def propose(self, data: Dataset) -> FeatureSet:

@@ -5,13 +5,15 @@ scikit-learn calls columns features; ``n_features_in_`` below counts columns, ev
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from abc import abstractmethod
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from undirected.data.dataset import Dataset
@@ -23,21 +25,46 @@ from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
 from undirected.weights.fit import WeightFit, fit_weights
 
+Grid = dict[str, list[Any]]
+WEIGHT_SETTINGS = ("l1", "sd")
+
+
+class Proposal(NamedTuple):
+    """A structural setting and the features it gives, atomic ones not yet added."""
+
+    settings: dict[str, Any]
+    features: FeatureSet
+
 
 class Learner(BaseEstimator):  # type: ignore[misc]
-    """Base of the learners. A subclass has `propose` and the parameters that `fit` reads: ``l1, sd, tol, prune, threads,
-    memory, time_budget, progress, bins, missing``."""
+    """Base of the learners: a subclass has `propose` and its own parameters beside those kept here."""
 
-    l1: float
-    sd: float
-    tol: float
-    prune: bool
-    threads: int | None
-    memory: int
-    time_budget: float | None
-    progress: Any
-    bins: int
-    missing: str
+    paper_grid: ClassVar[Grid] = {}  # what the paper tuned over
+    quick_grid: ClassVar[Grid] = {}  # a small grid for every day
+
+    def __init__(
+        self,
+        l1: float,
+        sd: float,
+        tol: float,
+        prune: bool,
+        bins: int,
+        missing: str,
+        threads: int | None,
+        memory: int,
+        time_budget: float | None,
+        progress: Any,
+    ) -> None:
+        self.l1 = l1
+        self.sd = sd
+        self.tol = tol
+        self.prune = prune
+        self.bins = bins
+        self.missing = missing
+        self.threads = threads
+        self.memory = memory
+        self.time_budget = time_budget
+        self.progress = progress
 
     network_: MarkovNetwork
     fit_: WeightFit
@@ -45,6 +72,13 @@ class Learner(BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def propose(self, data: Dataset) -> FeatureSet:
         """Candidate features from the training table."""
+
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid) -> Iterator[Proposal]:
+        """Candidate features for every structural setting of a grid; what settings share is computed once."""
+        structural = {name: values for name, values in grid.items() if name not in WEIGHT_SETTINGS}
+        for values in itertools.product(*structural.values()):
+            settings = dict(zip(structural, values, strict=True))
+            yield Proposal(settings, clone(self).set_params(**settings).propose(data))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn a network.

@@ -6,6 +6,7 @@ import functools
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,8 +155,7 @@ def fit_path(
     began = time.monotonic()
     deadline = None if time_budget is None else began + time_budget
     data = read_data(data, domain=features.domain)
-    # One BLAS thread each: the solver's own threads share the work, and sums come out the same everywhere.
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         objective = PseudoLikelihood(features, data, threads, memory)
         first = objective.independent_start if start is None else _check_start(start, len(features))
         elastic = ElasticNet(objective)
@@ -194,6 +194,12 @@ def fit_path(
                 stacklevel=2,
             )
     return [fits[k] for k in range(len(settings))]
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """BLAS on one thread: the solver's own threads share the work, and sums come out the same everywhere."""
+    limit: AbstractContextManager[Any] = _blas().limit(limits=1, user_api="blas")
+    return limit
 
 
 @functools.cache

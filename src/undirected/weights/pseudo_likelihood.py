@@ -19,10 +19,18 @@ class PseudoLikelihood:
     """``-sum_r c_r * sum_i log P(x_ri | rest of row r)``, with derivatives; the penalties belong to the solver.
 
     Everything that does not depend on the weights is prepared once: distinct rows, shared contexts, row lists. ``memory``
-    bounds the row lists in bytes; contexts that do not fit are found anew in each evaluation.
+    bounds the row lists in bytes; contexts that do not fit are found anew in each evaluation. With ``targets``, one variable
+    per feature, a feature enters that variable's conditional alone: a set of separate regressions, evaluated together.
     """
 
-    def __init__(self, features: FeatureSet, data: Dataset, threads: int | None = None, memory: int = MEMORY) -> None:
+    def __init__(
+        self,
+        features: FeatureSet,
+        data: Dataset,
+        threads: int | None = None,
+        memory: int = MEMORY,
+        targets: Array | None = None,
+    ) -> None:
         if features.domain != data.domain:
             raise FeatureError("the features and the table have different domains; read the table with domain=features.domain")
         data.require_complete("fitting weights")
@@ -34,7 +42,8 @@ class PseudoLikelihood:
         self.memory = memory
         self.total_weight = self.table.total_weight
         args = (self.table.columns, features.domain.n_states, self.table.weights, features.start, features.literals)
-        self.problem: Any = backend().module.Problem(*args, memory, self.threads)
+        self.targets = None if targets is None else np.ascontiguousarray(targets, dtype=np.int32)
+        self.problem: Any = backend().module.Problem(*args, memory, self.threads, self.targets)
         self.evaluations = 0
 
     def __len__(self) -> int:

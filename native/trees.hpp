@@ -1,0 +1,38 @@
+// Probability trees, one per target variable, grown greedily.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace undirected {
+
+struct TreeTable {
+    std::int64_t n_rows;
+    std::int32_t n_variables;
+    const std::int32_t* n_states;  // [n_variables]
+    const std::int16_t* codes;     // [n_variables][n_rows]
+    const double* row_weight;      // [n_rows]
+};
+
+// Nodes of all trees one after another; a tree's first node is its root. Children count from the tree's root.
+struct Trees {
+    std::vector<std::int64_t> start;        // [n_targets + 1]
+    std::vector<std::int32_t> test;         // literal, or -1 at a leaf
+    std::vector<std::int32_t> yes, no;      // children
+    std::vector<double> gain;               // of the best split, even where it was not made; minus infinity where there is none
+    std::vector<std::int64_t> count_start;  // [n_nodes + 1]
+    std::vector<double> count;              // weight of the rows by state of the target
+};
+
+// A split needs at least min_rows of weight on both sides and a gain above min_gain for each parameter that it adds.
+Trees grow_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads);
+
+struct Walk {
+    std::vector<double> through;  // as `count`: weight of the table's rows that pass a node, by state of the target
+    std::vector<double> by_row;   // sum over trees of the leaf's value for the row's state
+};
+
+// Sends every row down every tree; `value` is laid out like `count`.
+Walk walk_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start, const std::int32_t* test,
+                const std::int32_t* yes, const std::int32_t* no, const std::int64_t* count_start, const double* value, int n_threads);
+
+}  // namespace undirected

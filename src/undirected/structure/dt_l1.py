@@ -1,0 +1,101 @@
+"""DT+L1: the features of DTSL and of L1 together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from undirected.data.dataset import Dataset
+from undirected.features.feature_set import FeatureSet
+from undirected.network.network import MEMORY
+from undirected.structure.dtsl import DTSL
+from undirected.structure.l1 import L1
+from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, Proposal
+from undirected.weights.tuning import tune
+
+
+class DTL1(Learner):
+    """Join the features of `DTSL` with the pairs of `L1`, and weigh them together.
+
+    Parameters
+    ----------
+    conversion, kappa, min_rows, random_state
+        As in `DTSL`.
+    C, consistency, gamma
+        As in `L1`.
+    l1, sd : float
+        Penalties of the weights; see `undirected.fit_weights`.
+    tol, time_budget, threads, memory, progress
+        As in `undirected.fit_weights`.
+    prune : bool
+        Leave features of weight zero out of the network (atomic ones stay).
+    bins, missing
+        As in `undirected.read_data`.
+
+    Attributes
+    ----------
+    network_ : MarkovNetwork
+    fit_ : WeightFit
+
+    Notes
+    -----
+    Lowd and Davis, "Improving Markov Network Structure Learning Using Decision Trees", JMLR 15, 2014, Section 6. `tune` first
+    tunes both learners on their own and joins the features of the best settings, as in the paper.
+
+    Examples
+    --------
+    >>> from undirected import DTL1, datasets
+    >>> learner = DTL1(conversion="prune-5", C=0.05, sd=0.5).fit(datasets.load("digits"))
+    >>> bool(learner.score(datasets.load("digits", "test")) > -20)
+    True
+    """
+
+    paper_grid: ClassVar[Grid] = {**DTSL.paper_grid, **L1.paper_grid}
+    quick_grid: ClassVar[Grid] = {**DTSL.quick_grid, **L1.quick_grid}
+
+    def __init__(
+        self,
+        conversion: str = "prune",
+        kappa: float | str = 0.01,
+        min_rows: float = 10,
+        C: float | str = "ebic",
+        consistency: str = "and",
+        gamma: float = 0.25,
+        l1: float = 0.0,
+        sd: float = 1.0,
+        tol: float = 1e-5,
+        prune: bool = False,
+        bins: int = 4,
+        missing: str = "error",
+        threads: int | None = None,
+        memory: int = MEMORY,
+        time_budget: float | None = None,
+        progress: Any = None,
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress)
+        self.conversion = conversion
+        self.kappa = kappa
+        self.min_rows = min_rows
+        self.C = C
+        self.consistency = consistency
+        self.gamma = gamma
+        self.random_state = random_state
+
+    def propose(self, data: Dataset) -> FeatureSet:
+        return self._part(DTSL).propose(data).union(self._part(L1).propose(data))
+
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid) -> Iterator[Proposal]:
+        """The best features of each, by validation pseudo-likelihood over its own part of the grid."""
+        settings: dict[str, Any] = {}
+        features = FeatureSet.atomic(data.domain)
+        for kind in (DTSL, L1):
+            part = self._part(kind)
+            own = {name: values for name, values in grid.items() if name in part.get_params()}
+            best = tune(part, own, data, valid, refit=False)
+            settings |= {name: value for name, value in best.settings.items() if name not in WEIGHT_SETTINGS}
+            features = features.union(best.features)
+        yield Proposal(settings, features)
+
+    def _part(self, kind: type[Learner]) -> Learner:
+        return kind(**{name: value for name, value in self.get_params().items() if name in kind._get_param_names()})

@@ -1,0 +1,30 @@
+"""The learners by the names the command line uses."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from undirected.errors import ParameterError
+
+if TYPE_CHECKING:
+    from undirected.structure.learner import Learner
+
+LEARNERS = {
+    "gssl": "gssl.GSSL",
+    "dtsl": "dtsl.DTSL",
+    "l1": "l1.L1",
+    "dt+l1": "dt_l1.DTL1",
+    "all-pairs": "baselines.AllPairs",
+    "chow-liu": "baselines.ChowLiu",
+    "atomic": "baselines.Atomic",
+}
+
+
+def learner_class(name: str) -> Callable[..., Learner]:
+    if name not in LEARNERS:
+        raise ParameterError(f"no learner is called {name!r}; choose one of {', '.join(LEARNERS)}")
+    module, _, kind = LEARNERS[name].partition(".")
+    found: Callable[..., Learner] = getattr(importlib.import_module(f"undirected.structure.{module}"), kind)
+    return found
