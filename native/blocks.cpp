@@ -63,6 +63,40 @@ std::vector<float> block_factors(const Problem& problem, std::int64_t n_blocks, 
     return out;
 }
 
+std::vector<double> block_steps(const Problem& problem, std::int64_t n_blocks, const std::int32_t* variables, const std::int64_t* start,
+                                const std::int32_t* members, const double* gradient, const double* weights, const double* penalty,
+                                int n_threads) {
+    std::vector<double> out(start[n_blocks], 0.0);
+    parallel_for(n_blocks, n_threads, [&](std::int64_t b) {
+        const std::int64_t n = start[b + 1] - start[b];
+        const std::int32_t* mine = members + start[b];
+        std::vector<float> hessian(n * n);
+        problem.gram(variables[b], mine, n, hessian.data());
+        double largest = 0;
+        for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, double(hessian[i * n + i]));
+        double* d = out.data() + start[b];
+        std::vector<double> slope(n);  // of the smooth part, at d
+        for (std::int64_t i = 0; i < n; ++i) slope[i] = gradient[mine[i]];
+        double first = 0;
+        for (int sweep = 0; sweep < 200; ++sweep) {
+            double change = 0;
+            for (std::int64_t i = 0; i < n; ++i) {
+                const double h = double(hessian[i * n + i]) * (1 + 1e-5) + 1e-7 * largest + 1e-12, at = weights[mine[i]] + d[i], z = at - slope[i] / h;
+                const double shrunk = std::abs(z) - penalty[mine[i]] / h, to = shrunk > 0 ? std::copysign(shrunk, z) : 0.0, move = to - at;
+                if (move == 0) continue;
+                d[i] += move;
+                const float* row = hessian.data() + i * n;
+                for (std::int64_t j = 0; j < n; ++j) slope[j] += move * double(row[j]);
+                slope[i] += move * (h - double(row[i]));
+                change = std::max(change, h * move * move);
+            }
+            if (sweep == 0) first = change;
+            if (change <= 1e-8 * first) break;
+        }
+    });
+    return out;
+}
+
 void times_blocks(std::int64_t n, std::int64_t n_blocks, const std::int64_t* start, const std::int32_t* members, const float* factors,
                   const float* x, const float* y, float* out_x, float* out_y, int n_threads) {
     const auto offset = offsets(n_blocks, start);

@@ -16,6 +16,12 @@ void fit_diagonal(float* matrix, std::int64_t n, const double* diagonal, double 
 std::vector<float> block_factors(const Problem& problem, std::int64_t n_blocks, const std::int32_t* variables, const std::int64_t* start,
                                  const std::int32_t* members, const double* diagonal, double ridge, int n_threads);
 
+// For each block the step d that minimises, with its term's Hessian on the problem's sample, the quadratic model with an L1
+// penalty:  gradient . d + d' H d / 2 + sum penalty |weight + d|,  by coordinate descent; [start[n_blocks]].
+std::vector<double> block_steps(const Problem& problem, std::int64_t n_blocks, const std::int32_t* variables, const std::int64_t* start,
+                                const std::int32_t* members, const double* gradient, const double* weights, const double* penalty,
+                                int n_threads);
+
 std::int64_t factor_size(std::int64_t n);
 
 // Two vectors of length n: out = sum over blocks of scatter(inverse matrix * gather(vector)).

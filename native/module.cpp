@@ -160,20 +160,40 @@ struct PyProblem {
         return owned(std::move(out), {std::size_t(n), std::size_t(n)});
     }
 
-    nb::object factors(In<std::int32_t> variables, In<std::int64_t> start, In<std::int32_t> members, In<double> diagonal, double ridge,
-                       int n_threads) const {
-        check(diagonal);
+    void check_blocks(const In<std::int32_t>& variables, const In<std::int64_t>& start, const In<std::int32_t>& members) const {
         const std::int64_t n_blocks = std::int64_t(variables.shape(0));
         expect(std::int64_t(start.shape(0)) == n_blocks + 1 && start.data()[0] == 0 && start.data()[n_blocks] == std::int64_t(members.shape(0)), "offsets");
         for (std::int64_t b = 0; b < n_blocks; ++b)
             expect(start.data()[b] <= start.data()[b + 1] && variables.data()[b] >= 0 && variables.data()[b] < problem->n_variables(), "blocks");
         for (std::size_t k = 0; k < members.shape(0); ++k)
             expect(members.data()[k] >= 0 && members.data()[k] < problem->n_features(), "no such feature");
+    }
+
+    nb::object factors(In<std::int32_t> variables, In<std::int64_t> start, In<std::int32_t> members, In<double> diagonal, double ridge,
+                       int n_threads) const {
+        check(diagonal);
+        check_blocks(variables, start, members);
         std::vector<float> out;
         {
             nb::gil_scoped_release unlocked;
             const std::shared_lock lock(busy);
-            out = block_factors(*problem, n_blocks, variables.data(), start.data(), members.data(), diagonal.data(), ridge, n_threads);
+            out = block_factors(*problem, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), diagonal.data(), ridge, n_threads);
+        }
+        return owned(std::move(out));
+    }
+
+    nb::object steps(In<std::int32_t> variables, In<std::int64_t> start, In<std::int32_t> members, In<double> gradient, In<double> weights,
+                     In<double> penalty, int n_threads) const {
+        check(gradient);
+        check(weights);
+        check(penalty);
+        check_blocks(variables, start, members);
+        std::vector<double> out;
+        {
+            nb::gil_scoped_release unlocked;
+            const std::shared_lock lock(busy);
+            out = block_steps(*problem, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), gradient.data(), weights.data(),
+                              penalty.data(), n_threads);
         }
         return owned(std::move(out));
     }
@@ -208,6 +228,8 @@ NB_MODULE(_native, m) {
         .def("gram", &PyProblem::gram, nb::arg("variable"), nb::arg("features"))
         .def("factors", &PyProblem::factors, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("diagonal"), nb::arg("ridge"),
              nb::arg("threads"))
+        .def("steps", &PyProblem::steps, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("gradient"), nb::arg("weights"),
+             nb::arg("penalty"), nb::arg("threads"))
         .def("sizes", &PyProblem::sizes);
     m.def(
         "gssl_generate",

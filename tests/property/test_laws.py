@@ -166,6 +166,40 @@ def test_blocks_of_curvature_equal_dense_inverses(length, n_states):
         np.testing.assert_allclose(out, [dense @ x, dense @ y], rtol=1e-2, atol=1e-3 * abs(dense @ x).max())
 
 
+@given(problems(), st.integers(0, 2**32 - 1))
+def test_untied_problems_and_their_newton_steps(problem, seed):
+    """Features with a target enter one conditional: native equals reference, and steps meet the optimality conditions."""
+    network, table = problem
+    table, f, rng = table.distinct, network.features, np.random.default_rng(seed)
+    if not len(f):
+        return
+    targets = np.array(
+        [rng.choice(f.variables[f.start[j] : f.start[j + 1]]) if f.lengths[j] else -1 for j in range(len(f))], dtype=np.int32
+    )
+    args = (table.columns, network.domain.n_states, table.weights, f.start, f.literals, 1 << 30, 2, targets)
+    ours, truth = backend().module.Problem(*args), reference.Problem(*args)
+    for a, b in zip(
+        ours.evaluate(network.weights, True, False, False, 2), truth.evaluate(network.weights, True, False, False, 1), strict=True
+    ):
+        if a is not None:
+            np.testing.assert_allclose(a, b, atol=1e-9)
+    gradient = truth.evaluate(network.weights, True, False, False, 1)[1]
+    for v in np.unique(targets[targets >= 0]):
+        members = np.flatnonzero(targets == v).astype(np.int32)
+        if network.domain.n_states[v] == 1:
+            continue
+        penalty = np.full(len(f), 0.3)
+        start = np.array([0, len(members)])
+        for kernels in (ours, truth):
+            kernels.sample(network.weights, 1, 1)
+            hessian = truth.gram(v, members) if kernels is truth else ours.gram(v, members)
+            step = kernels.steps(np.array([v], dtype=np.int32), start, members, gradient, network.weights, penalty, 1)
+            slope = gradient[members] + hessian @ step + 1e-5 * hessian.diagonal() * step
+            at = network.weights[members] + step
+            moved = np.where(at != 0, slope + 0.3 * np.sign(at), np.sign(slope) * np.maximum(np.abs(slope) - 0.3, 0))
+            assert np.abs(moved).max() < 1e-2 * (1 + np.abs(gradient[members]).max())
+
+
 @given(problems())
 def test_row_weights_equal_repeated_rows(problem):
     network, table = problem

@@ -15,7 +15,7 @@ from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
 
 
-@dataclass
+@dataclass(repr=False)
 class Trees:
     """Trees for the variables ``targets``, nodes of all trees one after another.
 
@@ -37,6 +37,9 @@ class Trees:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    def __repr__(self) -> str:
+        return f"<Trees for {len(self)} variables, {self.n_leaves:,} leaves>"
 
     @property
     def n_leaves(self) -> int:

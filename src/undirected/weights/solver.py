@@ -48,14 +48,10 @@ def pseudo_gradient(weights: Array, gradient: Array, l1: float | Array) -> Array
 
 
 class ElasticNet:
-    """A solver for one objective and several settings: what it learns about curvature carries over.
+    """A solver for one objective and several settings: what it learns about curvature carries over."""
 
-    ``factors``, one a feature, multiply the L1 penalty; zero leaves a feature unpenalised by it.
-    """
-
-    def __init__(self, objective: PseudoLikelihood, factors: Array | None = None) -> None:
+    def __init__(self, objective: PseudoLikelihood) -> None:
         self.objective = objective
-        self.factors = factors
         self.metric: WholeMatrix | VariableBlocks | Diagonal | None = None
         ratio = build_cost(objective) / evaluation_cost(objective)
         # One matrix for all features is worth building early; blocks once as much has been spent on steps without them, and
@@ -74,18 +70,15 @@ class ElasticNet:
         deadline: float | None = None,
         callback: Callback | None = None,
     ) -> Outcome:
-        penalty = l1 if self.factors is None else l1 * self.factors
-        run = _Run(self, penalty, 0.0 if np.isinf(sd) else 1 / sd**2, tol)
+        run = _Run(self, l1, 0.0 if np.isinf(sd) else 1 / sd**2, tol)
         return run.run(np.array(start, dtype=float), max_iterations, deadline, callback)
 
 
 class _Run:
-    def __init__(self, owner: ElasticNet, l1: float | Array, ridge: float, tol: float) -> None:
+    def __init__(self, owner: ElasticNet, l1: float, ridge: float, tol: float) -> None:
         self.owner = owner
         self.objective = owner.objective
         self.l1, self.ridge, self.tol = l1, ridge, tol
-        self.sparse = bool(np.any(l1))
-        self.held = np.broadcast_to(np.asarray(l1) > 0, len(owner.objective))  # these may not change sign in a step
         self.single = True
         self.steps: list[tuple[Array, Array, float]] = []  # step, change of gradient, their product
         self.since_build = 0
@@ -96,7 +89,7 @@ class _Run:
     # -- the penalised objective
     def evaluate(self, weights: Array, curvature: bool = False) -> tuple[float, Array, Array | None]:
         loss, gradient, diagonal = self.objective.evaluate(weights, self.single, curvature)
-        value = loss + float(np.sum(self.l1 * np.abs(weights))) + 0.5 * self.ridge * float(weights @ weights)
+        value = loss + self.l1 * float(np.abs(weights).sum()) + 0.5 * self.ridge * float(weights @ weights)
         gradient = gradient + self.ridge * weights
         if self.active is not None:
             gradient[~self.active] = 0
@@ -155,7 +148,7 @@ class _Run:
                 if drowned:
                     self.single = False
                     value, gradient, _ = self.evaluate(w)
-                if self.sparse and iteration % FULL_GRADIENT_EVERY == 0:
+                if self.l1 > 0 and iteration % FULL_GRADIENT_EVERY == 0:
                     value, gradient = self.choose_active(w, value, gradient)
         except KeyboardInterrupt:
             stopped_by = "interrupt"
@@ -233,20 +226,20 @@ class _Run:
         free = (w != 0) | (slope != 0)
         orthant = np.where(w != 0, np.sign(w), -np.sign(slope))
         d = self.direction(slope, free)
-        if self.sparse:
-            d[(w == 0) & (d * slope >= 0) & self.held] = 0
+        if self.l1 > 0:
+            d[(w == 0) & (d * slope >= 0)] = 0
         if float(d @ slope) >= 0:
             self.steps.clear()
             d = self.direction(slope, free)
-            if self.sparse:
-                d[(w == 0) & (d * slope >= 0) & self.held] = 0
+            if self.l1 > 0:
+                d[(w == 0) & (d * slope >= 0)] = 0
         t = 1.0
         # Near the end a decrease drowns in rounding: a few tries in single precision, then the double one takes over.
         slack = abs(value) * (SINGLE_NOISE if self.single else DOUBLE_NOISE)
         for _ in range(6 if self.single else 30):
             new = w + t * d
-            if self.sparse:
-                new[(new * orthant < 0) & self.held] = 0
+            if self.l1 > 0:
+                new[new * orthant < 0] = 0
             new_value, new_gradient, _ = self.evaluate(new)
             if new_value <= value + 1e-4 * float(slope @ (new - w)) + slack:
                 break

@@ -1,0 +1,148 @@
+"""Trees, their features, and the dependency network they make."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import domains, tables
+from undirected import DTSL, DataError, Dataset, DependencyNetwork, Domain, FeatureSet, MarkovNetwork, ParameterError, Variable, read_data
+from undirected.kernels import backend, reference
+from undirected.structure.dtsl import CONVERSIONS, KAPPAS, convert
+from undirected.structure.trees import Trees, grow_trees
+
+
+def shape(trees: Trees, t: int, node: int = 0):
+    """A tree as nested tuples: test, rounded gain, counts, branches."""
+    n = trees.start[t] + node
+    counts = tuple(np.round(trees.count[trees.count_start[n] : trees.count_start[n + 1]], 6))
+    if trees.test[n] < 0:
+        return (-1, counts)
+    return (int(trees.test[n]), round(float(trees.gain[n]), 6), counts, shape(trees, t, trees.yes[n]), shape(trees, t, trees.no[n]))
+
+
+def grown_by(module, data, min_rows, kappa):
+    targets = np.flatnonzero(data.domain.n_states > 1).astype(np.int32)
+    codes = np.ascontiguousarray(data.codes.T, dtype=np.int16)
+    args = (codes, data.domain.n_states.astype(np.int32), data.weights, targets, min_rows, -np.log(kappa), 2)
+    return Trees(data.domain, targets, *module.grow_trees(*args))
+
+
+@given(st.data(), st.sampled_from([1, 2, 5.5]), st.sampled_from([0.3, 1.0]))
+def test_native_equals_reference(draw, min_rows, kappa):
+    table = draw.draw(tables(draw.draw(domains())))
+    ours, truth = (grown_by(module, table, min_rows, kappa) for module in (backend().module, reference))
+    assert [shape(ours, t) for t in range(len(ours))] == [shape(truth, t) for t in range(len(truth))]
+    weight, terms = ours.walk(table)
+    for mine, theirs in zip((weight, terms), _reference_walk(ours, table), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-9)
+    np.testing.assert_allclose(weight, ours.count, atol=1e-9)  # the training rows pass where they were counted
+
+
+def _reference_walk(trees, table):
+    codes = np.ascontiguousarray(table.codes.T, dtype=np.int16)
+    nodes = (trees.targets, trees.start, trees.test, trees.yes, trees.no, trees.count_start, trees.log_probability)
+    return reference.walk_trees(codes, table.domain.n_states, table.weights, *nodes, 1)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """C is A and B with noise; D has three states and follows C; E is alone."""
+    rng = np.random.default_rng(5)
+    a, b, e = rng.integers(0, 2, size=(3, 4000))
+    c = np.where(rng.random(4000) < 0.9, a & b, 1 - (a & b))
+    d = np.where(rng.random(4000) < 0.8, 2 * c, rng.integers(0, 3, size=4000))
+    variables = [Variable(name, ("0", "1")) for name in "ABC"] + [Variable("D", ("x", "y", "z")), Variable("E", ("0", "1"))]
+    return Dataset(Domain(variables), np.stack([a, b, c, d, e], axis=1))
+
+
+@pytest.mark.parametrize("kappa", KAPPAS)
+def test_cutting_equals_growing_less(planted, kappa):
+    cut, grown = grow_trees(planted).cut(kappa), grow_trees(planted, kappa=kappa)
+    assert [shape(cut, t) for t in range(5)] == [shape(grown, t) for t in range(5)]
+
+
+def test_kappa_is_chosen_by_the_likelihood_of_the_cut_trees(planted):
+    train, valid = planted.subset(np.arange(3000)), planted.subset(np.arange(3000, 4000))
+    trees = grow_trees(train)
+    kappa, values = trees.choose_kappa(KAPPAS, valid)
+    expected = [DependencyNetwork(trees.cut(k)).pll(valid) for k in KAPPAS]
+    np.testing.assert_allclose(values, expected, atol=1e-9)
+    assert kappa == KAPPAS[int(np.argmax(expected))]
+
+
+def test_leaves_are_smoothed_shares(planted):
+    trees = grow_trees(planted, min_rows=3000)  # no split leaves that many on both sides: one leaf each
+    assert trees.n_leaves == 5
+    for t, v in enumerate(trees.targets):
+        counts = np.bincount(planted.codes[:, v], minlength=planted.domain.n_states[v])
+        at = slice(trees.count_start[t], trees.count_start[t + 1])
+        np.testing.assert_allclose(np.exp(trees.log_probability[at]), (counts + 1 / len(counts)) / (counts.sum() + 1))
+
+
+def test_a_planted_triple_is_found_and_noise_is_not(planted):
+    """4,000 rows: the interaction of A and B on C is far above, and a link to E far below, -log(0.001)."""
+    learner = DTSL(conversion="default", kappa=1e-3).fit(planted)
+    texts = set(learner.network_.features.texts())
+    assert {"A=1 & B=1 & C=1", "A=1 & B=1 & C=0"} <= {" & ".join(sorted(t.split(" & ")[:3])) for t in texts}
+    assert [t for t in texts if "E=" in t] == ["E=1"] or {t for t in texts if "E=" in t} == {"E=0", "E=1"}
+    assert "A=1" in learner.trees_.text("C")
+    assert learner.trees_.text("E").count("\n") == 1
+
+
+def test_conversions_relate_as_the_paper_says(planted):
+    trees = grow_trees(planted)
+    sets = {name: set(convert(trees, name)) for name in CONVERSIONS}
+    assert sets["default"] < sets["prune"]
+    assert sets["prune-5"] <= sets["prune-10"] <= sets["prune"]
+    assert max(len(f) for f in sets["prune-5"]) <= 5
+    base, n = planted.domain.base, planted.domain.n_literals
+    for feature in sets["nonzero"]:
+        assert all(not (x < n and x in base) for x in feature)  # no literal on a first state
+    dropped = {tuple(x for x in f if x < n and x not in base) for f in sets["default"] if all(x < n for x in f)}
+    assert dropped - {()} <= sets["nonzero"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "conversion"),
+    [
+        ("nltcs", "fixtures/nltcs.nonzero.mn", "nonzero"),
+        ("nltcs", "fixtures/nltcs.default.mn", "default"),
+        ("dna", "fixtures/dna.nonzero.mn", "nonzero"),
+        ("dna", "features/dna.default.mn", "default"),
+        ("plants", "features/plants.nonzero.mn", "nonzero"),
+        ("accidents", "features/accidents.nonzero.mn", "nonzero"),
+        ("bnetflix", "features/bnetflix.nonzero.mn", "nonzero"),
+    ],
+)
+def test_features_equal_those_of_the_papers_program(name, file, conversion, spec_folder):
+    network = MarkovNetwork.load(spec_folder / file)
+    train = read_data(name, domain=network.domain)
+    atoms = FeatureSet.atomic(train.domain)
+    ours = set(convert(grow_trees(train, kappa=0.01), conversion).union(atoms))
+    theirs = set(network.features)
+    assert theirs <= ours
+    assert all(len(feature) == 1 for feature in ours - theirs)  # ours adds the atomic features
+
+
+def test_same_for_any_number_of_threads_and_for_repeated_rows(planted):
+    one, three = (grow_trees(planted, threads=n) for n in (1, 3))
+    doubled = grow_trees(Dataset(planted.domain, planted.codes, np.full(4000, 2.0)))
+    repeated = grow_trees(Dataset(planted.domain, np.repeat(planted.codes, 2, axis=0)))
+    for t in range(5):
+        assert shape(one, t) == shape(three, t)
+        assert shape(doubled, t) == shape(repeated, t)
+
+
+def test_bad_parameters_and_tables(planted):
+    for wrong in ({"conversion": "nozero"}, {"kappa": 0}, {"kappa": 2.0}, {"kappa": "best"}, {"min_rows": 0}):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            DTSL(**wrong).fit(planted)
+    other = Dataset(Domain([Variable("A", ("0", "1"))]), np.zeros((2, 1), dtype=int))
+    with pytest.raises(DataError, match="different domains"):
+        grow_trees(planted).walk(other)
+    missing = Dataset(planted.domain, np.where(planted.codes == 2, -1, planted.codes))
+    with pytest.raises(DataError, match="missing"):
+        grow_trees(missing)
