@@ -407,14 +407,14 @@ void Problem::list_rows(const Features& features, std::int64_t memory, int n_thr
     for (std::int64_t cell = 0; cell < n_cells_; ++cell)
         work_ += cell_way_[cell] == COLUMN_BITS ? __builtin_popcount(cell_lanes_[cell]) * plan_.n_rows / 8 : length(cell_context_[cell]) + 16;
     const auto bytes = [&](std::int64_t c) { return 2 * (length(c) + (LIST_STEP - 1) * plan_.n_chunks); };  // at most
-    std::int64_t needed = 0;
+    std::int64_t needed = std::int64_t(list_start_.size() * sizeof(list_start_[0]));
     for (std::int32_t c = 0; c < plan_.n_contexts; ++c)
         if (by_list[c]) {
             order.push_back(c);
             needed += bytes(c);
         }
     if (needed > memory) std::stable_sort(order.begin(), order.end(), [&](auto x, auto y) { return by_list[x] > by_list[y]; });
-    std::int64_t used = 0;
+    std::int64_t used = std::int64_t(list_start_.size() * sizeof(list_start_[0]));  // the index counts too
     for (std::int32_t c : order) {
         if (used + bytes(c) > memory) continue;
         listed[c] = 1;

@@ -56,6 +56,27 @@ def test_learn_reports_what_json_promises(folder):
     assert report["valid_npll"] == pytest.approx(report["valid_pll"] / 3)
 
 
+@pytest.mark.parametrize("algorithm", ["dtsl", "l1", "dt+l1", "all-pairs", "chow-liu", "atomic"])
+def test_every_learner_has_a_name(folder, algorithm):
+    done = run("learn", "survey.csv", "-a", algorithm, "--json", "-q", "-o", "other.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["algorithm"] == algorithm
+    assert len(load(folder / "other.json").features) == report["n_features"]
+    assert (report["n_features"] > 5) == (algorithm != "atomic")  # two binary columns and one of four bins
+
+
+def test_tuning_goes_on_from_its_ledger(folder):
+    command = ("learn", "survey.csv", "-a", "dtsl", "--tune", "--ledger", "ledger.jsonl", "--json", "-o", "tuned.json")
+    first, second = (run(*command, cwd=folder) for _ in range(2))
+    assert first.returncode == second.returncode == 0, first.stderr
+    one, two = json.loads(first.stdout), json.loads(second.stdout)
+    assert one["settings"] == two["settings"]
+    assert one["tried"] == two["tried"]  # to the last digit of the seconds: nothing was done again
+    assert max(row["valid_pll"] for row in one["tried"]) == pytest.approx(one["valid_pll"], abs=1e-4)
+    assert len((folder / "ledger.jsonl").read_text().splitlines()) == 1 + len({(r["kappa"], r["conversion"]) for r in one["tried"]})
+
+
 def test_learned_network_knows_that_smokers_cough(folder):
     network = load(folder / "net.json")
     p = network.conditional("cough", {"smoker": "yes", "age": network.domain[2].states[0]})
@@ -164,6 +185,24 @@ def test_errors_are_one_line_with_the_right_code(folder, args, code, message):
     assert last.startswith("undirected: ")
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("-a", "l1", "--threshold", "2"), "--threshold does not belong to l1"),
+        (("-a", "dtsl", "--C", "1"), "--C does not belong to dtsl"),
+        (("-a", "dtsl", "--tune", "--sd", "1"), "--sd is what --tune chooses"),
+        (("-a", "dtsl", "--kappa", "best"), "neither a number nor auto"),
+        (("-a", "l1", "--C", "-1"), "above zero"),
+        (("-a", "dtls"), "dtls"),
+    ],
+)
+def test_options_of_another_learner(folder, args, message):
+    done = run("learn", "survey.csv", *args, cwd=folder)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_debug_shows_the_traceback(folder):
