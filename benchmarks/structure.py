@@ -83,7 +83,8 @@ def regressions(names):
         path = Nodewise(fresh, 2).path([1 / c for c in CS], 1e-5)
         ours = time.perf_counter() - began
         print(
-            f"| {name} | {len(train):,} | {x.shape[1]} | {len(targets)} | {rival:.1f} | {ours:.2f} | {rival / ours:.1f} | {max(path.violations):.0e} |",
+            f"| {name} | {len(train):,} | {x.shape[1]} | {len(targets)} | {rival:.1f} | {ours:.2f} | {rival / ours:.1f} "
+            f"| {max(path.violations):.0e} |",
             flush=True,
         )
 

@@ -72,26 +72,17 @@ std::vector<double> block_steps(const Problem& problem, std::int64_t n_blocks, c
         const std::int32_t* mine = members + start[b];
         std::vector<float> hessian(n * n);
         problem.gram(variables[b], mine, n, hessian.data());
-        double largest = 0;
-        for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, double(hessian[i * n + i]));
-        double* d = out.data() + start[b];
-        std::vector<double> slope(n);  // of the smooth part, at d
-        for (std::int64_t i = 0; i < n; ++i) slope[i] = gradient[mine[i]];
-        double first = 0;
-        for (int sweep = 0; sweep < 200; ++sweep) {
-            double change = 0;
-            for (std::int64_t i = 0; i < n; ++i) {
-                const double h = double(hessian[i * n + i]) * (1 + 1e-5) + 1e-7 * largest + 1e-12, at = weights[mine[i]] + d[i], z = at - slope[i] / h;
-                const double shrunk = std::abs(z) - penalty[mine[i]] / h, to = shrunk > 0 ? std::copysign(shrunk, z) : 0.0, move = to - at;
-                if (move == 0) continue;
-                d[i] += move;
-                const float* row = hessian.data() + i * n;
-                for (std::int64_t j = 0; j < n; ++j) slope[j] += move * double(row[j]);
-                slope[i] += move * (h - double(row[i]));
-                change = std::max(change, h * move * move);
-            }
-            if (sweep == 0) first = change;
-            if (change <= 1e-8 * first) break;
+        std::vector<float> allowed(n), slope(n), at(n);
+        for (std::int64_t i = 0; i < n; ++i) {
+            allowed[i] = float(penalty[mine[i]]);
+            slope[i] = float(gradient[mine[i]]);
+            at[i] = float(weights[mine[i]]);
+        }
+        DISPATCH(descend(hessian.data(), n, allowed.data(), slope.data(), at.data()));
+        // Exactly zero where the descent ended at zero, and no step where it did not move.
+        for (std::int64_t i = 0; i < n; ++i) {
+            const double old = weights[mine[i]];
+            out[start[b] + i] = at[i] == 0 ? -old : at[i] == float(old) ? 0.0 : double(at[i]) - old;
         }
     });
     return out;

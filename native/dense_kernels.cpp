@@ -143,5 +143,30 @@ void times_factor(const float* factor, std::int64_t n, const float* x, const flo
     }
 }
 
+// Coordinate descent for  slope . d + d' H d / 2 + sum penalty |at + d|: changes `at` and `slope` (which becomes that of the
+// smooth part) until the moves are small against the first ones. The diagonal is raised a little where columns are alike.
+void descend(const float* hessian, std::int64_t n, const float* penalty, float* slope, float* at) {
+    float largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) largest = hessian[i * n + i] > largest ? hessian[i * n + i] : largest;
+    float first = 0;
+    for (int sweep = 0; sweep < 100; ++sweep) {
+        float change = 0;
+        for (std::int64_t i = 0; i < n; ++i) {
+            const float* row = hessian + i * n;
+            const float h = row[i] * (1 + 1e-5f) + 1e-6f * largest + 1e-12f, z = at[i] - slope[i] / h;
+            const float shrunk = __builtin_fabsf(z) - penalty[i] / h, to = shrunk > 0 ? __builtin_copysignf(shrunk, z) : 0.0f;
+            const float move = to - at[i];
+            if (move == 0) continue;
+            at[i] = to;
+            for (std::int64_t j = 0; j < n; ++j) slope[j] += move * row[j];
+            slope[i] += move * (h - row[i]);
+            const float size = h * move * move;
+            if (size > change) change = size;
+        }
+        if (sweep == 0) first = change;
+        if (change <= 1e-6f * first) break;
+    }
+}
+
 }  // namespace KERNEL_NAMESPACE
 }  // namespace undirected

@@ -105,6 +105,7 @@ struct Scratch {
     void add_gram(const float* rows, std::int64_t n, std::int64_t width, float* out);                                \
     void inverse_factor(float* a, std::int64_t n, float* inverse);                                                   \
     void times_factor(const float* factor, std::int64_t n, const float* x, const float* y, float* out_x, float* out_y);\
+    void descend(const float* hessian, std::int64_t n, const float* penalty, float* slope, float* at);               \
     }
 
 UNDIRECTED_KERNELS(baseline)

@@ -120,9 +120,9 @@ class Problem:
         for v, a, b in zip(variables, start[:-1], start[1:], strict=True):
             mine = members[a:b]
             hessian = self.gram(v, mine).astype(float)
-            hessian[np.diag_indices(b - a)] += 1e-5 * hessian.diagonal() + 1e-7 * hessian.diagonal().max(initial=0) + 1e-12
+            hessian[np.diag_indices(b - a)] += 1e-5 * hessian.diagonal() + 1e-6 * hessian.diagonal().max(initial=0) + 1e-12
             slope, first = gradient[mine].copy(), 0.0
-            for sweep in range(200):
+            for sweep in range(100):
                 change = 0.0
                 for i in range(b - a):
                     h, at = hessian[i, i], weights[mine[i]] + out[a + i]
@@ -132,7 +132,7 @@ class Problem:
                     slope += move * hessian[i]
                     change = max(change, h * move * move)
                 first = change if sweep == 0 else first
-                if change <= 1e-8 * first:
+                if change <= 1e-6 * first:
                     break
         return out
 
