@@ -112,7 +112,7 @@ compute_options = options(
 )
 
 weight_options = options(
-    click.option("--l1", type=click.FloatRange(0), default=0.0, show_default=True, help="L1 penalty."),
+    click.option("--l1", type=click.FloatRange(0), default=0.0, show_default=True, help="L1 penalty (learn -a all-pairs: 1)."),
     click.option("--sd", type=Deviation(), default="1", show_default=True, help="Deviation of the Gaussian prior; inf for none."),
     click.option(
         "--tol", type=click.FloatRange(0, min_open=True), default=1e-5, show_default=True, help="Largest violation of optimality."
