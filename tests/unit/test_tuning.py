@@ -81,6 +81,14 @@ def test_a_ledger_of_something_else_is_refused(tables, tmp_path):
         tune(AllPairs(), {"l1": [1.0]}, *tables, ledger=path)
 
 
+def test_a_ledger_that_cannot_be_written_or_read(tables, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    for path in (tmp_path, tmp_path / "file" / "ledger.jsonl", tmp_path / "binary"):
+        with pytest.raises(FormatError, match="cannot serve"):
+            tune(AllPairs(), {"l1": [1.0]}, *tables, ledger=path)
+
+
 def test_without_validation_data_a_tenth_is_set_aside(tables):
     a, b = (tune(AllPairs(), {"l1": [1.0, 30.0]}, tables[0], seed=3).rows for _ in range(2))
     assert [r["valid_pll"] for r in a] == [r["valid_pll"] for r in b]

@@ -165,11 +165,14 @@ class Ledger:
     def __init__(self, path: Path, identity: dict[str, Any]) -> None:
         self.path = path
         self.done: dict[str, list[dict[str, Any]]] = {}
-        if path.exists():
-            self._read(identity)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._append(identity)
+        try:
+            if path.exists():
+                self._read(identity)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._append(identity)
+        except (OSError, UnicodeDecodeError) as error:
+            raise FormatError(f"{path} cannot serve as a ledger: {error}") from None
 
     def _read(self, identity: dict[str, Any]) -> None:
         text = self.path.read_text(encoding="utf-8")
