@@ -21,8 +21,8 @@ from undirected.weights.pseudo_likelihood import PseudoLikelihood
 SAMPLE_ROWS = 2048
 WHOLE_SAMPLE_ROWS = 4096
 MAX_BLOCK = 512
-MAX_WHOLE = 1024
-MAX_DESIGN = 1 << 24  # numbers in a block's design matrix
+MAX_WHOLE, LATE_WHOLE = 3000, 4096  # at once, and where blocks alone do not lead to the end
+MAX_DESIGN, STRIP = 1 << 24, 512  # numbers in a block's design matrix, of so many rows at a time
 
 
 class WholeMatrix:
@@ -32,8 +32,8 @@ class WholeMatrix:
         place = np.cumsum(free) - 1
         self._members = np.flatnonzero(free)
         total = np.zeros((len(self._members), len(self._members)), dtype=np.float32)
-        sampled = _sample(objective, weights, WHOLE_SAMPLE_ROWS)
-        blocks = _blocks(objective, free, len(free), sampled)
+        _sample(objective, weights, WHOLE_SAMPLE_ROWS)
+        blocks = _blocks(objective, free, len(free))
         with ThreadPoolExecutor(objective.threads) as pool:
             for (_, part), gram in zip(blocks, pool.map(lambda job: objective.problem.gram(*job), blocks), strict=True):
                 backend().module.add_block(total, place[part], gram)
@@ -61,7 +61,8 @@ class VariableBlocks:
 
     def __init__(self, objective: PseudoLikelihood, weights: Array, diagonal: Array, ridge: float, free: Array) -> None:
         self.threads = objective.threads
-        blocks = _blocks(objective, free, MAX_BLOCK, _sample(objective, weights, SAMPLE_ROWS))
+        _sample(objective, weights, SAMPLE_ROWS)
+        blocks = _blocks(objective, free, MAX_BLOCK)
         variables = np.array([v for v, _ in blocks], dtype=np.int32)
         self._start = np.concatenate([[0], np.cumsum([len(members) for _, members in blocks])]).astype(np.int64)
         self._members = np.concatenate([np.zeros(0, np.int32), *(members for _, members in blocks)]).astype(np.int32)
@@ -87,20 +88,18 @@ class Diagonal:
         return self._inverse * x, self._inverse * y
 
 
-def _sample(objective: PseudoLikelihood, weights: Array, rows: int) -> int:
-    """Conditional probabilities on about so many rows, from which the problem estimates curvature; how many rows."""
-    return int(objective.problem.sample(weights, max(1, len(objective.table) // rows), objective.threads))
+def _sample(objective: PseudoLikelihood, weights: Array, rows: int) -> None:
+    """Keep conditional probabilities on about so many rows, from which the problem estimates curvature."""
+    objective.problem.sample(weights, max(1, len(objective.table) // rows), objective.threads)
 
 
-def fits_whole(objective: PseudoLikelihood, free: Array) -> bool:
+def fits_whole(objective: PseudoLikelihood, free: Array, limit: int = MAX_WHOLE) -> bool:
     """Whether one matrix for all free features is small enough, and its parts are."""
-    if int(free.sum()) > MAX_WHOLE:
-        return False
-    rows = min(len(objective.table), 2 * WHOLE_SAMPLE_ROWS)
-    return int(free.sum()) * rows * int(objective.features.domain.n_states.max(initial=1)) <= MAX_DESIGN
+    n = int(free.sum())
+    return n <= limit and n * STRIP * int(objective.features.domain.n_states.max(initial=1)) <= MAX_DESIGN
 
 
-def _blocks(objective: PseudoLikelihood, free: Array, most: int, sampled: int) -> list[tuple[int, Array]]:
+def _blocks(objective: PseudoLikelihood, free: Array, most: int) -> list[tuple[int, Array]]:
     """Each variable with the free features that mention it, at most so many at a time, and fewer if it has many states."""
     features = objective.features
     keep = free[features.owner]
@@ -113,7 +112,7 @@ def _blocks(objective: PseudoLikelihood, free: Array, most: int, sampled: int) -
     out = []
     for v in np.flatnonzero((np.diff(bounds) > 0) & (n_states > 1)):
         members = owner[bounds[v] : bounds[v + 1]].astype(np.int32)
-        room = MAX_DESIGN // (sampled * (1 if n_states[v] == 2 else int(n_states[v])))
+        room = MAX_DESIGN // (STRIP * (1 if n_states[v] == 2 else int(n_states[v])))
         if room < 2:
             continue
         for part in np.array_split(members, -(-len(members) // min(most, room))):

@@ -15,13 +15,23 @@ import numpy as np
 from scipy.linalg import blas
 
 from undirected.kernels.types import Array
-from undirected.weights.preconditioner import MAX_WHOLE, Diagonal, VariableBlocks, WholeMatrix, build_cost, evaluation_cost, fits_whole
+from undirected.weights.preconditioner import (
+    LATE_WHOLE,
+    MAX_WHOLE,
+    Diagonal,
+    VariableBlocks,
+    WholeMatrix,
+    build_cost,
+    evaluation_cost,
+    fits_whole,
+)
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
 
 MEMORY_PAIRS = 12
 FULL_GRADIENT_EVERY = 8
 REFRESH_DIAGONAL = 10  # steps after which the diagonal is that of the start no more
 FEW, FAR = 5, 1e-3  # while a few steps gain more than this part of the objective, the end is far
+PATIENCE = 4  # builds of blocks
 SINGLE_NOISE, DOUBLE_NOISE = 1e-8, 1e-14  # relative rounding of the objective
 
 
@@ -59,6 +69,8 @@ class ElasticNet:
         self.first_build = int(np.clip(ratio / 6 if len(objective) <= MAX_WHOLE else ratio, 4, 60))
         self.late_build = 4 * int(np.clip(ratio, self.first_build, 100))
         self.rebuild_after = int(np.clip(ratio, 12, 400))
+        self.unbuilt = 0  # steps taken without, in all settings
+        self.builds = 0
 
     def solve(
         self,
@@ -181,16 +193,23 @@ class _Run:
             _, _, diagonal = self.evaluate(w, curvature=True)
             assert diagonal is not None
             owner.metric = Diagonal(self.floored(diagonal))
+        owner.unbuilt += not built
         far = self.values[0] - self.values[-1] > FAR * abs(self.values[-1])
-        if self.since_build <= (self.rebuild_after if built else owner.first_build if far else owner.late_build):
+        if built:
+            wait = self.since_build <= self.rebuild_after
+        else:
+            wait = owner.unbuilt <= (owner.first_build if far else owner.late_build)
+        if wait:
             return
         _, _, diagonal = self.evaluate(w, curvature=True)
         assert diagonal is not None
         if built:  # the nearer the end, the less the curvature changes
             self.rebuild_after = min(2 * self.rebuild_after, 4 * owner.rebuild_after)
         free = (w != 0) | (slope != 0)
-        kind = WholeMatrix if fits_whole(self.objective, free) else VariableBlocks
+        limit = MAX_WHOLE if owner.builds < PATIENCE else LATE_WHOLE  # where blocks do not do, one matrix is worth more
+        kind = WholeMatrix if fits_whole(self.objective, free, limit) else VariableBlocks
         owner.metric = kind(self.objective, w, self.floored(diagonal), self.ridge, free)
+        owner.builds += 1
         self.since_build = 0
 
     def floored(self, diagonal: Array) -> Array:
