@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AllPairs": "undirected.structure.baselines",
-    "Atomic": "undirected.structure.baselines",
-    "ChowLiu": "undirected.structure.baselines",
+    "AllPairs": "undirected.structure.all_pairs",
+    "Atomic": "undirected.structure.atomic",
+    "ChowLiu": "undirected.structure.chow_liu",
     "DTL1": "undirected.structure.dt_l1",
     "DTSL": "undirected.structure.dtsl",
     "DataError": "undirected.errors",
@@ -99,7 +99,9 @@ if TYPE_CHECKING:
     )
     from undirected.features.feature_set import FeatureSet
     from undirected.network.network import MarkovNetwork
-    from undirected.structure.baselines import AllPairs, Atomic, ChowLiu
+    from undirected.structure.all_pairs import AllPairs
+    from undirected.structure.atomic import Atomic
+    from undirected.structure.chow_liu import ChowLiu
     from undirected.structure.dependency_network import DependencyNetwork
     from undirected.structure.dt_l1 import DTL1
     from undirected.structure.dtsl import DTSL

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 from undirected import DTL1, DTSL, GSSL, L1, AllPairs, Atomic, ChowLiu, Dataset, FeatureSet, MarkovNetwork, datasets, read_data
-from undirected.structure.baselines import mutual_information
+from undirected.structure.chow_liu import mutual_information
 from undirected.structure.names import LEARNERS, learner_class
 
 SMALL = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -145,14 +144,12 @@ class NodewisePath:
     penalties: list[float]
     weights: list[Array]
     violations: list[float]
-    seconds: float
 
 
 class Nodewise:
     """The regressions of all variables on all others, as one untied pseudo-likelihood."""
 
     def __init__(self, data: Dataset, threads: int | None = None, memory: int = MEMORY) -> None:
-        self.began = time.monotonic()
         self.features, self.targets = one_sided_pairs(data.domain)
         self.objective = PseudoLikelihood(self.features, data, threads, memory, self.targets)
         self.penalised = (self.features.lengths > 1).astype(float)
@@ -176,10 +173,7 @@ class Nodewise:
                 weights[k], violations[k] = out.weights, out.violation
                 w = out.weights
         order = range(len(penalties))
-        seconds = time.monotonic() - self.began
-        return NodewisePath(
-            self.features, self.targets, list(penalties), [weights[k] for k in order], [violations[k] for k in order], seconds
-        )
+        return NodewisePath(self.features, self.targets, list(penalties), [weights[k] for k in order], [violations[k] for k in order])
 
     def picked(self, weights: Array) -> Array:
         """Which variables each variable's regression picks."""

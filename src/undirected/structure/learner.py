@@ -22,11 +22,23 @@ from undirected.data.readers import read_data
 from undirected.errors import DataError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
-from undirected.network.network import MarkovNetwork
+from undirected.network.network import MEMORY, MarkovNetwork
 from undirected.weights.fit import WeightFit, fit_weights
 
 Grid = dict[str, list[Any]]
 WEIGHT_SETTINGS = ("l1", "sd")
+
+# For the docstrings of learners without parameters of their own.
+SHARED_PARAMETERS = """
+    l1, sd : float
+        Penalties of the weights; see `undirected.fit_weights`.
+    tol, time_budget, threads, memory, progress
+        As in `undirected.fit_weights`.
+    prune : bool
+        Leave features of weight zero out of the network (atomic ones stay).
+    bins, missing
+        As in `undirected.read_data`.
+"""
 
 
 class Proposal(NamedTuple):
@@ -44,16 +56,16 @@ class Learner(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        l1: float,
-        sd: float,
-        tol: float,
-        prune: bool,
-        bins: int,
-        missing: str,
-        threads: int | None,
-        memory: int,
-        time_budget: float | None,
-        progress: Any,
+        l1: float = 0.0,
+        sd: float = 1.0,
+        tol: float = 1e-5,
+        prune: bool = False,
+        bins: int = 4,
+        missing: str = "error",
+        threads: int | None = None,
+        memory: int = MEMORY,
+        time_budget: float | None = None,
+        progress: Any = None,
     ) -> None:
         self.l1 = l1
         self.sd = sd

@@ -16,9 +16,9 @@ LEARNERS = {
     "dtsl": "dtsl.DTSL",
     "l1": "l1.L1",
     "dt+l1": "dt_l1.DTL1",
-    "all-pairs": "baselines.AllPairs",
-    "chow-liu": "baselines.ChowLiu",
-    "atomic": "baselines.Atomic",
+    "all-pairs": "all_pairs.AllPairs",
+    "chow-liu": "chow_liu.ChowLiu",
+    "atomic": "atomic.Atomic",
 }
 
 

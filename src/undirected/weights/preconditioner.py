@@ -103,8 +103,6 @@ def _blocks(objective: PseudoLikelihood, free: Array, most: int) -> list[tuple[i
     """Each variable with the free features that mention it, at most so many at a time, and fewer if it has many states."""
     features = objective.features
     keep = free[features.owner]
-    if objective.targets is not None:
-        keep &= objective.targets[features.owner] == features.variables
     pairs = np.unique(features.variables[keep].astype(np.int64) * len(features) + features.owner[keep])
     variable, owner = np.divmod(pairs, max(1, len(features)))
     n_states = features.domain.n_states
@@ -124,8 +122,7 @@ def build_cost(objective: PseudoLikelihood) -> float:
     """Rough seconds on one core, from sizes alone, so that decisions do not depend on the clock."""
     n = len(objective)
     rows = min(len(objective.table), WHOLE_SAMPLE_ROWS if n <= MAX_WHOLE else SAMPLE_ROWS)
-    mentioned = objective.features.variables if objective.targets is None else objective.targets
-    by_variable = np.bincount(mentioned, minlength=1).astype(float)
+    by_variable = np.bincount(objective.features.variables, minlength=1).astype(float)
     n_blocks = np.ones(len(by_variable)) if n <= MAX_WHOLE else np.maximum(1, np.ceil(by_variable / MAX_BLOCK))
     sizes = np.repeat(by_variable / n_blocks, n_blocks.astype(int))
     inverses = float(n) ** 3 / 6 if n <= MAX_WHOLE else float((sizes**3).sum()) / 3

@@ -94,33 +94,45 @@ def tune(
         train, valid = holdout(train, 0.1, seed)
     valid = read_data(valid, domain=train.domain, missing=learner.missing)
     book = None if ledger is None else Ledger(Path(ledger), _identity(learner, chosen, train, valid))
-    pairs = list(itertools.product(chosen.get("l1", [learner.l1]), chosen.get("sd", [learner.sd])))
+    rows, features = _try_all(learner, chosen, train, valid, book, progress)
+    best = max(rows, key=lambda row: row["valid_pll"])
+    settings = {name: value for name, value in best.items() if name not in MEASURED}
+    fitted = type(learner)(**{**learner.get_params(), **settings})
+    if refit:
+        fitted.fit(train)
+    return Tuned(fitted, settings, best["valid_pll"], rows, features)
+
+
+def _try_all(
+    learner: Any,
+    grid: dict[str, list[Any]],
+    train: Dataset,
+    valid: Dataset,
+    book: Ledger | None,
+    progress: Callable[[int, int, dict[str, Any]], None] | None,
+) -> tuple[list[dict[str, Any]], FeatureSet]:
+    """A row per setting, and the features of the best."""
+    pairs = list(itertools.product(grid.get("l1", [learner.l1]), grid.get("sd", [learner.sd])))
     rows: list[dict[str, Any]] = []
-    best: dict[str, Any] | None = None
-    features = FeatureSet.atomic(train.domain)
+    best: dict[str, Any] = {"valid_pll": -np.inf}
+    features = atoms = FeatureSet.atomic(train.domain)
     began = time.monotonic()
-    for done, proposal in enumerate(learner.proposals(train, valid, chosen), 1):
-        candidates = proposal.features.union(FeatureSet.atomic(train.domain))
+    for done, proposal in enumerate(learner.proposals(train, valid, grid), 1):
+        candidates = proposal.features.union(atoms)
         seconds = time.monotonic() - began
-        found = book.find(proposal.settings) if book is not None else None
+        found = None if book is None else book.find(proposal.settings)
         if found is None:
             found = _weigh(learner, candidates, train, valid, proposal.settings, pairs, seconds)
             if book is not None:
                 book.add(proposal.settings, found)
         rows += found
         leader = max(found, key=lambda row: row["valid_pll"])
-        if best is None or leader["valid_pll"] > best["valid_pll"]:
+        if leader["valid_pll"] > best["valid_pll"]:
             best, features = leader, candidates
         if progress is not None:
             progress(done, len(rows), best)
         began = time.monotonic()
-    if best is None:
-        raise ParameterError("the grid holds no setting")
-    settings = {name: value for name, value in best.items() if name not in MEASURED}
-    fitted = type(learner)(**{**learner.get_params(), **settings})
-    if refit:
-        fitted.fit(train)
-    return Tuned(fitted, settings, best["valid_pll"], rows, features)
+    return rows, features
 
 
 MEASURED = ("valid_pll", "n_features", "n_nonzero", "mean_length", "converged", "structure_seconds", "weights_seconds")
