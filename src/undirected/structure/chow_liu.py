@@ -34,8 +34,8 @@ class ChowLiu(Learner):
     Examples
     --------
     >>> from undirected import ChowLiu, datasets
-    >>> len(ChowLiu(sd=10).fit(datasets.load("digits")).edges_)
-    63
+    >>> len(ChowLiu(sd=10).fit(datasets.load("digits")).edges_)  # 11 of 64 pixels are always white
+    52
     """
 
     paper_grid: ClassVar[Grid] = {"sd": [0.1, 1.0, 10.0, 100.0]}
