@@ -19,6 +19,7 @@ _HOMES = {
     "AllPairs": "undirected.structure.all_pairs",
     "Atomic": "undirected.structure.atomic",
     "ChowLiu": "undirected.structure.chow_liu",
+    "Comparison": "undirected.evaluation.comparison",
     "DTL1": "undirected.structure.dt_l1",
     "DTSL": "undirected.structure.dtsl",
     "DataError": "undirected.errors",
@@ -39,6 +40,7 @@ _HOMES = {
     "UndirectedError": "undirected.errors",
     "Variable": "undirected.data.variables",
     "WeightFit": "undirected.weights.fit",
+    "compare": "undirected.evaluation.comparison",
     "fit_path": "undirected.weights.fit",
     "fit_weights": "undirected.weights.fit",
     "holdout": "undirected.data.splits",
@@ -55,6 +57,7 @@ __all__ = [
     "AllPairs",
     "Atomic",
     "ChowLiu",
+    "Comparison",
     "DataError",
     "Dataset",
     "DependencyNetwork",
@@ -72,6 +75,7 @@ __all__ = [
     "Variable",
     "WeightFit",
     "__version__",
+    "compare",
     "datasets",
     "fit_path",
     "fit_weights",
@@ -97,6 +101,7 @@ if TYPE_CHECKING:
         Unconverged,
         UndirectedError,
     )
+    from undirected.evaluation.comparison import Comparison, compare
     from undirected.features.feature_set import FeatureSet
     from undirected.network.network import MarkovNetwork
     from undirected.structure.all_pairs import AllPairs

@@ -20,7 +20,7 @@ def tables():
 
 def test_best_setting_equals_a_plain_loop(tables):
     grid = {"C": [0.02, 0.2], "consistency": ["and", "or"], "sd": [0.1, 1.0]}
-    tuned = tune(L1(), grid, *tables)
+    tuned = tune(L1(), grid, *tables, search_tol=0)
     scores = {}
     for c, way, sd in itertools.product(*grid.values()):
         scores[c, way, sd] = L1(C=c, consistency=way, sd=sd).fit(tables[0]).score(tables[1])
@@ -45,7 +45,7 @@ def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path, monkeypatch):
     grid = {"kappa": [0.01, 1.0], "conversion": ["prune", "nonzero"], "sd": [0.1, 1.0]}
     whole = tune(DTSL(), grid, *tables)
     path = tmp_path / "new" / "ledger.jsonl"
-    real, calls = tuning._weigh, []
+    real, calls = tuning._fit, []
 
     def dies_at_third(*args):
         calls.append(args)
@@ -53,14 +53,14 @@ def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*args)
 
-    monkeypatch.setattr(tuning, "_weigh", dies_at_third)
+    monkeypatch.setattr(tuning, "_fit", dies_at_third)
     with pytest.raises(KeyboardInterrupt):
         tune(DTSL(), grid, *tables, ledger=path)
-    assert len(path.read_text().splitlines()) == 3  # what it is, and two structures
+    assert len(path.read_text().splitlines()) == 2  # two structures
     with path.open("a") as file:
-        file.write('{"key": "cut in the mid')
+        file.write('{"owner": "cut in the mid')
     resumed = tune(DTSL(), grid, *tables, ledger=path)
-    assert len(calls) == 5  # two, one that died, two more
+    assert len(calls) == 6  # two, one that died, two more, and the best at the full tolerance
     assert resumed.settings == whole.settings
     np.testing.assert_array_equal(resumed.learner.network_.weights, whole.learner.network_.weights)
     for a, b in zip(resumed.rows, whole.rows, strict=True):
@@ -68,17 +68,43 @@ def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path, monkeypatch):
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
-def test_a_ledger_of_something_else_is_refused(tables, tmp_path):
+def test_searches_share_a_ledger_without_mixing(tables, tmp_path):
     path = tmp_path / "ledger.jsonl"
-    tune(AllPairs(), {"l1": [1.0]}, *tables, ledger=path)
-    before = path.read_text()
-    for grid, train in (({"l1": [2.0]}, tables[0]), ({"l1": [1.0]}, tables[1])):
-        with pytest.raises(FormatError, match="belongs to another"):
-            tune(AllPairs(), grid, train, tables[1], ledger=path)
-    assert path.read_text() == before
+    searches = [(AllPairs(), {"l1": [1.0]}, tables), (AllPairs(), {"l1": [2.0]}, tables), (AllPairs(), {"l1": [1.0]}, tables[::-1])]
+    apart = [tune(learner, grid, *pair) for learner, grid, pair in searches]
+    for _ in range(2):
+        for alone, (learner, grid, pair) in zip(apart, searches, strict=True):
+            assert tune(learner, grid, *pair, ledger=path).valid_pll == alone.valid_pll
+        assert len(path.read_text().splitlines()) == 3
     path.write_text("hello\n")
     with pytest.raises(FormatError, match="not a ledger"):
         tune(AllPairs(), {"l1": [1.0]}, *tables, ledger=path)
+    assert path.read_text() == "hello\n"
+
+
+def test_dt_l1_takes_what_its_parts_left_in_the_ledger(tables, tmp_path, monkeypatch):
+    alone = tune(DTL1(), "quick", *tables)
+    path = tmp_path / "ledger.jsonl"
+    for part in (DTSL(), L1()):
+        tune(part, "quick", *tables, ledger=path)
+    calls = []
+    real = tuning._fit
+    monkeypatch.setattr(tuning, "_fit", lambda *args: calls.append(args) or real(*args))
+    joined = tune(DTL1(), "quick", *tables, ledger=path)
+    assert len(calls) == 2  # the search over the joined features, and the best at the full tolerance
+    assert joined.settings == alone.settings
+    assert joined.valid_pll == alone.valid_pll
+
+
+def test_the_search_tolerance_hardly_matters():
+    train, valid = datasets.load("digits"), datasets.load("digits", "valid")
+    loose, strict = (tune(DTSL(), "paper", train, valid, search_tol=tol) for tol in (None, 0))
+    assert loose.settings == strict.settings
+    assert loose.valid_pll == pytest.approx(strict.valid_pll, abs=1e-3)
+    for a, b in zip(loose.rows, strict.rows, strict=True):
+        if a["valid_pll"] > strict.valid_pll - 1:
+            assert a["valid_pll"] == pytest.approx(b["valid_pll"], abs=0.02)
+    assert loose.fit.violation <= 1e-5
 
 
 def test_a_ledger_that_cannot_be_written_or_read(tables, tmp_path):

@@ -101,6 +101,12 @@ def where(name: str) -> str:
     return "cached" if name in benchmarks() and all(_cached(name, s).exists() for s in SPLITS) else "download"
 
 
+def has_splits(name: str) -> bool:
+    """Whether a name stands for training, validation and test rows; a single table or a file does not."""
+    local = local_files().get(name)
+    return name in BUILT_IN or (local.suffix == ".npz" if local is not None else name in benchmarks())
+
+
 def raw(name: str, split: str = "train") -> RawTable:
     """A data set as it was found, for `read_data`."""
     if split not in SPLITS:

@@ -10,8 +10,8 @@ from undirected.features.feature_set import FeatureSet
 from undirected.network.network import MEMORY
 from undirected.structure.dtsl import DTSL
 from undirected.structure.l1 import L1
-from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, Proposal
-from undirected.weights.tuning import tune
+from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, LedgerPath, Proposal
+from undirected.weights.tuning import search, settings_of
 
 
 class DTL1(Learner):
@@ -85,17 +85,24 @@ class DTL1(Learner):
     def propose(self, data: Dataset) -> FeatureSet:
         return self._part(DTSL).propose(data).union(self._part(L1).propose(data))
 
-    def proposals(self, data: Dataset, valid: Dataset, grid: Grid) -> Iterator[Proposal]:
-        """The best features of each, by validation pseudo-likelihood over its own part of the grid."""
+    def proposals(
+        self, data: Dataset, valid: Dataset, grid: Grid, ledger: LedgerPath = None, search_tol: float | None = None
+    ) -> Iterator[Proposal]:
+        """The best features of each, by validation pseudo-likelihood over its own part of the grid.
+
+        What `DTSL` and `L1` have in the ledger is not done again; the seconds count all their work, weights included.
+        """
+        seconds = 0.0
         settings: dict[str, Any] = {}
         features = FeatureSet.atomic(data.domain)
         for kind in (DTSL, L1):
             part = self._part(kind)
             own = {name: values for name, values in grid.items() if name in part.get_params()}
-            best = tune(part, own, data, valid, refit=False)
-            settings |= {name: value for name, value in best.settings.items() if name not in WEIGHT_SETTINGS}
-            features = features.union(best.features)
-        yield Proposal(settings, features)
+            found = search(part, own, data, valid, ledger, search_tol)
+            settings |= {name: value for name, value in settings_of(found.best).items() if name not in WEIGHT_SETTINGS}
+            features = features.union(found.features)
+            seconds += found.seconds
+        yield Proposal(settings, features, seconds)
 
     def _part(self, kind: type[Learner]) -> Learner:
         return kind(**{name: value for name, value in self.get_params().items() if name in kind._get_param_names()})

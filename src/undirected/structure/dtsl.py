@@ -111,7 +111,7 @@ class DTSL(Learner):
         self._keep(grow_trees(data, self.min_rows, kappa, self.threads), kappa)
         return convert(self.trees_, self.conversion)
 
-    def proposals(self, data: Dataset, valid: Dataset, grid: Grid) -> Iterator[Proposal]:
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *_: Any) -> Iterator[Proposal]:
         """One growing of trees serves every ``kappa``, and one ``kappa`` every conversion."""
         self._check()
         whole = grow_trees(data, self.min_rows, 1.0, self.threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
-from undirected.structure.learner import Grid, Learner
+from undirected.structure.learner import Grid, Learner, Proposal
 
 INITIAL = ("auto", "all", "positive")
 
@@ -129,6 +130,11 @@ class GSSL(Learner):
         self.counts_ = _aligned_counts(features, counts)
         self.generation_seconds_ = time.monotonic() - began
         return features
+
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *others: Any) -> Iterator[Proposal]:
+        """Without ``initial="positive"`` where variables have more than two states, if the grid has another."""
+        ways = [way for way in grid.get("initial", []) if way != "positive" or data.domain.is_binary]
+        return super().proposals(data, valid, {**grid, "initial": ways} if ways else grid, *others)
 
     def _check(self) -> None:
         for name in ("n_generated", "threshold"):

@@ -76,7 +76,7 @@ class L1(Learner):
     """
 
     paper_grid: ClassVar[Grid] = {"C": CS, "consistency": ["and", "or"], "sd": [0.1, 1.0, 10.0, 100.0]}
-    quick_grid: ClassVar[Grid] = {"C": [0.01, 0.05, 0.1, 0.5], "consistency": ["or"], "sd": [0.5, 1.0]}
+    quick_grid: ClassVar[Grid] = {"C": [0.01, 0.05, 0.1, 0.5], "consistency": ["or"], "sd": [0.1, 0.5, 1.0]}
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class L1(Learner):
             self.picked_ = regressions.picked(self.path_.weights[0])
         return edge_features(data.domain, join(self.picked_, self.consistency))
 
-    def proposals(self, data: Dataset, valid: Dataset, grid: Grid) -> Iterator[Proposal]:
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *_: Any) -> Iterator[Proposal]:
         """One path serves every ``C`` and both ways of joining."""
         cs, ways = grid.get("C", [self.C]), grid.get("consistency", [self.consistency])
         self._check(cs, ways)

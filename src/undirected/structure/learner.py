@@ -26,6 +26,7 @@ from undirected.network.network import MEMORY, MarkovNetwork
 from undirected.weights.fit import WeightFit, fit_weights
 
 Grid = dict[str, list[Any]]
+LedgerPath = str | os.PathLike[str] | None
 WEIGHT_SETTINGS = ("l1", "sd")
 
 # For the docstrings of learners without parameters of their own.
@@ -42,10 +43,12 @@ SHARED_PARAMETERS = """
 
 
 class Proposal(NamedTuple):
-    """A structural setting and the features it gives, atomic ones not yet added."""
+    """A structural setting and the features it gives, atomic ones not yet added; ``seconds`` if the clock cannot tell them, parts
+    of the work having been found in a ledger."""
 
     settings: dict[str, Any]
     features: FeatureSet
+    seconds: float | None = None
 
 
 class Learner(BaseEstimator):  # type: ignore[misc]
@@ -85,14 +88,19 @@ class Learner(BaseEstimator):  # type: ignore[misc]
     def propose(self, data: Dataset) -> FeatureSet:
         """Candidate features from the training table."""
 
-    def proposals(self, data: Dataset, valid: Dataset, grid: Grid) -> Iterator[Proposal]:
-        """Candidate features for every structural setting of a grid; what settings share is computed once."""
+    def proposals(
+        self, data: Dataset, valid: Dataset, grid: Grid, ledger: LedgerPath = None, search_tol: float | None = None
+    ) -> Iterator[Proposal]:
+        """Candidate features for every structural setting of a grid; what settings share is computed once.
+
+        The last two are for a learner that tunes others on its way; see `undirected.tune`.
+        """
         structural = {name: values for name, values in grid.items() if name not in WEIGHT_SETTINGS}
         for values in itertools.product(*structural.values()):
             settings = dict(zip(structural, values, strict=True))
             yield Proposal(settings, clone(self).set_params(**settings).propose(data))
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, start: WeightFit | None = None) -> Self:
         """Learn a network.
 
         Parameters
@@ -103,6 +111,8 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             Ignored; there is no target.
         sample_weight
             One weight a row; a weight of two equals a repeated row.
+        start
+            An earlier fit: if it has the same features, its weights are the start.
         """
         began = time.monotonic()
         data = self._training_table(X, sample_weight)
@@ -114,7 +124,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         left = None if self.time_budget is None else max(0.0, self.time_budget - (time.monotonic() - began))
         self.fit_ = fit_weights(
             features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
-            time_budget=left, progress=self.progress,
+            start=None if start is None else start.weights_for(features), time_budget=left, progress=self.progress,
         )  # fmt: skip
         self.network_ = self._kept(self.fit_)
         self.domain_ = data.domain

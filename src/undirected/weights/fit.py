@@ -20,7 +20,7 @@ from undirected.kernels.types import Array
 from undirected.network.network import MEMORY, MarkovNetwork
 from undirected.weights.plain import quasi_newton
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
-from undirected.weights.solver import Callback, ElasticNet, Outcome
+from undirected.weights.solver import Callback, ElasticNet, GiveUp, Outcome
 
 SOLVERS = ("auto", "plain")
 
@@ -56,6 +56,10 @@ class WeightFit:
         """The features with these weights; ``prune`` leaves out weights that are zero."""
         network = MarkovNetwork(self.features, self.weights)
         return network.pruned() if prune else network
+
+    def weights_for(self, features: FeatureSet) -> Array | None:
+        """The weights, if these are the features they belong to."""
+        return self.weights if self.features == features else None
 
     def report(self) -> dict[str, Any]:
         """The figures, under the names of the command line's ``--json``."""
@@ -140,11 +144,12 @@ def fit_path(
     max_iterations: int = 10_000,
     progress: Callback | None = None,
     solver: str = "auto",
+    give_up: GiveUp | None = None,
 ) -> list[WeightFit]:
     """`fit_weights` for several ``(l1, sd)``: prepared once, with warm starts.
 
     The strongest penalties are solved first, each from the nearest setting already solved; results come in the order of
-    ``settings``. The time budget is for all.
+    ``settings``. The time budget is for all. ``give_up`` ends hopeless settings early (``auto`` solver only).
     """
     for l1, sd in settings:
         _check(l1, sd, tol)
@@ -167,7 +172,7 @@ def fit_path(
             if solver == "plain":
                 out = _solve_plain(objective, l1, sd, w, tol, steps, deadline, progress)
             else:
-                out = elastic.solve(l1, sd, w, tol, steps, deadline, progress)
+                out = elastic.solve(l1, sd, w, tol, steps, deadline, progress, give_up)
             seconds = time.monotonic() - began
             fits[k] = WeightFit(
                 features,
@@ -187,7 +192,7 @@ def fit_path(
             elif steps == 0 and out.stopped_by == "iterations":
                 fits[k].stopped_by = "interrupt"
     for fit in fits.values():
-        if not fit.converged:
+        if not fit.converged and fit.stopped_by != "given up":
             warnings.warn(
                 f"stopped by {fit.stopped_by} at a violation of {fit.violation:.2g}, above the tolerance {tol:g}",
                 Unconverged,

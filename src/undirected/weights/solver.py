@@ -37,7 +37,7 @@ SINGLE_NOISE, DOUBLE_NOISE = 1e-8, 1e-14  # relative rounding of the objective
 
 @dataclass
 class Outcome:
-    """Where a solver stopped: ``tolerance``, ``time``, ``interrupt`` or ``iterations``."""
+    """Where a solver stopped: ``tolerance``, ``time``, ``interrupt``, ``iterations``, or ``given up``."""
 
     weights: Array
     objective: float
@@ -47,6 +47,14 @@ class Outcome:
 
 
 Callback = Callable[[int, float, float], None]  # iteration, objective, violation
+
+
+@dataclass
+class GiveUp:
+    """Ends hopeless work early: ``hopeless`` is asked once, with the weights at which the violation first falls to ``tol``."""
+
+    tol: float
+    hopeless: Callable[[Array], bool]
 
 
 def pseudo_gradient(weights: Array, gradient: Array, l1: float | Array) -> Array:
@@ -81,9 +89,10 @@ class ElasticNet:
         max_iterations: int = 10_000,
         deadline: float | None = None,
         callback: Callback | None = None,
+        give_up: GiveUp | None = None,
     ) -> Outcome:
         run = _Run(self, l1, 0.0 if np.isinf(sd) else 1 / sd**2, tol)
-        return run.run(np.array(start, dtype=float), max_iterations, deadline, callback)
+        return run.run(np.array(start, dtype=float), max_iterations, deadline, callback, give_up)
 
 
 class _Run:
@@ -115,7 +124,7 @@ class _Run:
         self.objective.restrict(active)
 
     # -- the loop
-    def run(self, w: Array, max_iterations: int, deadline: float | None, callback: Callback | None) -> Outcome:
+    def run(self, w: Array, max_iterations: int, deadline: float | None, callback: Callback | None, give_up: GiveUp | None) -> Outcome:
         stopped_by = "iterations"
         iteration = 0
         try:
@@ -128,6 +137,11 @@ class _Run:
                 violation = self.violation(slope)
                 if callback is not None:
                     callback(iteration, value, violation)
+                if give_up is not None and violation <= give_up.tol:
+                    if give_up.hopeless(w):
+                        stopped_by = "given up"
+                        break
+                    give_up = None
                 if violation <= self.tol:
                     if not self.single and self.active is None:
                         stopped_by = "tolerance"

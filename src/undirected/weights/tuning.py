@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import os
 import time
 import warnings
@@ -18,23 +16,34 @@ import numpy as np
 from undirected.data.dataset import Dataset
 from undirected.data.readers import read_data
 from undirected.data.splits import holdout
-from undirected.errors import FormatError, ParameterError, Unconverged
+from undirected.errors import ParameterError, Unconverged
 from undirected.features.feature_set import FeatureSet
-from undirected.weights.fit import fit_path
+from undirected.kernels.types import Array
+from undirected.network.network import MarkovNetwork
+from undirected.weights.fit import WeightFit, fit_path
+from undirected.weights.ledger import Ledger, Rows, digest
+from undirected.weights.solver import GiveUp
 
 GRIDS = ("quick", "paper")
+MEASURED = ("valid_pll", "n_features", "n_nonzero", "mean_length", "violation", "structure_seconds", "weights_seconds")
+LOOSE = 1e-3  # the search is never looser than this
+CLOSE = 0.005  # settings whose validation scores differ by less than this share of the best are settled at the full tolerance
+LOOK, HOPELESS = 10, 0.02  # at so many times the tolerance a setting is scored, and given up if this share below the best
+
+Progress = Callable[[int, int, dict[str, Any]], None]
 
 
 @dataclass
 class Tuned:
-    """The outcome of `tune`: ``learner`` is fitted with the best ``settings``; ``rows`` are all that were tried, each with its
-    settings, ``valid_pll``, ``n_features`` and seconds."""
+    """The outcome of `tune`: ``learner`` is fitted with the best ``settings``, ``fit`` holds its weights; ``rows`` are all that were
+    tried, each with its settings, ``valid_pll``, ``n_features`` and seconds; ``features`` are those of the best."""
 
     learner: Any
     settings: dict[str, Any]
     valid_pll: float
-    rows: list[dict[str, Any]]
+    rows: Rows
     features: FeatureSet = field(repr=False)
+    fit: WeightFit = field(repr=False)
 
     def to_frame(self) -> Any:
         """The rows as a pandas frame (needs pandas)."""
@@ -50,6 +59,32 @@ class Tuned:
         return "\n".join("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in cells)
 
 
+@dataclass
+class Search:
+    """Every setting tried, and the features of the best; not ``complete`` if the time budget ended it."""
+
+    rows: Rows
+    features: FeatureSet
+    complete: bool = True
+
+    @property
+    def best(self) -> dict[str, Any]:
+        return max(self.rows, key=lambda row: row["valid_pll"])
+
+    @property
+    def structure_seconds(self) -> float:
+        """Finding the features of all structural settings."""
+        return float(sum({_structure(row): row["structure_seconds"] for row in self.rows}.values()))
+
+    @property
+    def weights_seconds(self) -> float:
+        return float(sum(row["weights_seconds"] for row in self.rows))
+
+    @property
+    def seconds(self) -> float:
+        return self.structure_seconds + self.weights_seconds
+
+
 def tune(
     learner: Any,
     grid: dict[str, list[Any]] | str = "quick",
@@ -57,16 +92,17 @@ def tune(
     valid: Any = None,
     *,
     ledger: str | os.PathLike[str] | None = None,
+    search_tol: float | None = None,
     seed: int = 0,
-    refit: bool = True,
-    progress: Callable[[int, int, dict[str, Any]], None] | None = None,
+    progress: Progress | None = None,
 ) -> Tuned:
     """Try every setting of a grid and keep the one with the best validation pseudo-likelihood.
 
     Parameters
     ----------
     learner
-        Any learner; the parameters that the grid does not name stay as they are.
+        Any learner; the parameters that the grid does not name stay as they are. Once its ``time_budget`` is spent no further
+        structure is tried.
     grid
         Lists of values by parameter name, or ``"quick"`` or ``"paper"`` for the learner's own.
     train, valid
@@ -74,8 +110,11 @@ def tune(
     ledger
         A file that keeps finished settings: an interrupted run, started again with the same file, goes on where it stopped
         and ends with the same result.
-    refit
-        Whether to fit the learner with the best settings at the end.
+    search_tol
+        Tolerance of the weights while settings are compared: by default one over the number of rows (a gradient of one row),
+        at most 1e-3 and never below the learner's ``tol``. A setting that at ten times this tolerance scores two percent below
+        the best so far is given up, and that is its score. The best structure's settings that come within half a percent of
+        the best score are then settled at ``tol``. ``search_tol=0`` fits every setting to ``tol``.
     progress
         Called after each structure as ``progress(done, settings tried, best row so far)``.
 
@@ -88,43 +127,57 @@ def tune(
     """
     if train is None:
         raise ParameterError("tune needs training data")
-    chosen = _grid(learner, grid)
     train = read_data(train, bins=learner.bins, missing=learner.missing)
     if valid is None:
         train, valid = holdout(train, 0.1, seed)
     valid = read_data(valid, domain=train.domain, missing=learner.missing)
-    book = None if ledger is None else Ledger(Path(ledger), _identity(learner, chosen, train, valid))
-    rows, features = _try_all(learner, chosen, train, valid, book, progress)
-    best = max(rows, key=lambda row: row["valid_pll"])
-    settings = {name: value for name, value in best.items() if name not in MEASURED}
+    found = search(learner, grid, train, valid, ledger, search_tol, progress)
+    fit = settle(learner, found, train, valid)
+    settings = {**settings_of(found.best), "l1": fit.l1, "sd": fit.sd}
     fitted = type(learner)(**{**learner.get_params(), **settings})
-    if refit:
-        fitted.fit(train)
-    return Tuned(fitted, settings, best["valid_pll"], rows, features)
+    fitted.fit(train, start=fit)
+    return Tuned(fitted, settings, found.best["valid_pll"], found.rows, found.features, fit)
 
 
-def _try_all(
+def search(
     learner: Any,
-    grid: dict[str, list[Any]],
+    grid: dict[str, list[Any]] | str,
     train: Dataset,
     valid: Dataset,
-    book: Ledger | None,
-    progress: Callable[[int, int, dict[str, Any]], None] | None,
-) -> tuple[list[dict[str, Any]], FeatureSet]:
-    """A row per setting, and the features of the best."""
-    pairs = list(itertools.product(grid.get("l1", [learner.l1]), grid.get("sd", [learner.sd])))
-    rows: list[dict[str, Any]] = []
+    ledger: str | os.PathLike[str] | None = None,
+    search_tol: float | None = None,
+    progress: Progress | None = None,
+) -> Search:
+    """A row per setting, with weights at the search's tolerance; see `tune`."""
+    chosen = check_grid(learner, grid)
+    tol = max(learner.tol, min(LOOSE, 1 / train.total_weight) if search_tol is None else search_tol)
+    book = None if ledger is None else Ledger(Path(ledger), _owner(learner, chosen, train, valid, tol, search_tol))
+    pairs = list(itertools.product(chosen.get("l1", [learner.l1]), chosen.get("sd", [learner.sd])))
+    rows: Rows = []
+    weighed: dict[int, Rows] = {}
     best: dict[str, Any] = {"valid_pll": -np.inf}
     features = atoms = FeatureSet.atomic(train.domain)
+    complete = True
     began = time.monotonic()
-    for done, proposal in enumerate(learner.proposals(train, valid, grid), 1):
+    for done, proposal in enumerate(learner.proposals(train, valid, chosen, ledger, search_tol), 1):
+        left = None if learner.time_budget is None else learner.time_budget - Search(rows, features).seconds
+        if left is not None and left <= 0:
+            complete = False
+            break
         candidates = proposal.features.union(atoms)
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - began if proposal.seconds is None else proposal.seconds
         found = None if book is None else book.find(proposal.settings)
         if found is None:
-            found = _weigh(learner, candidates, train, valid, proposal.settings, pairs, seconds)
+            same = weighed.get(_fingerprint(candidates))
+            if same is not None:  # another setting gave these features
+                found = [{**row, **proposal.settings, "structure_seconds": seconds, "weights_seconds": 0.0} for row in same]
+            else:
+                give_up = None if search_tol == 0 else _give_up(learner, candidates, valid, best["valid_pll"], LOOK * tol)
+                fits = _fit(learner, candidates, train, pairs, tol, left, give_up)
+                found = [_row(learner, proposal.settings, fit, valid, seconds) for fit in fits]
             if book is not None:
                 book.add(proposal.settings, found)
+        weighed.setdefault(_fingerprint(candidates), found)
         rows += found
         leader = max(found, key=lambda row: row["valid_pll"])
         if leader["valid_pll"] > best["valid_pll"]:
@@ -132,97 +185,87 @@ def _try_all(
         if progress is not None:
             progress(done, len(rows), best)
         began = time.monotonic()
-    return rows, features
+    return Search(rows, features, complete)
 
 
-MEASURED = ("valid_pll", "n_features", "n_nonzero", "mean_length", "converged", "structure_seconds", "weights_seconds")
+def settle(learner: Any, found: Search, train: Dataset, valid: Dataset) -> WeightFit:
+    """The best structure's promising settings at the learner's tolerance, best first; their rows are brought up to date."""
+    structure = _structure(found.best)
+    rivals = [row for row in found.rows if _structure(row) == structure]
+    fits: dict[int, WeightFit] = {}
+    while True:
+        bar = max(row["valid_pll"] for row in rivals)
+        todo = [k for k, row in enumerate(rivals) if k not in fits and row["valid_pll"] >= bar - CLOSE * abs(bar)]
+        if not todo:
+            break
+        pairs = [(rivals[k]["l1"], rivals[k]["sd"]) for k in todo]
+        for k, fit in zip(todo, _fit(learner, found.features, train, pairs, learner.tol, learner.time_budget), strict=True):
+            fits[k] = fit
+            spent = rivals[k]["weights_seconds"] + fit.seconds
+            rivals[k].update(_row(learner, {}, fit, valid, rivals[k]["structure_seconds"]), weights_seconds=spent)
+    return fits[max(fits, key=lambda k: rivals[k]["valid_pll"])]
 
 
-def _weigh(
+def _fingerprint(features: FeatureSet) -> int:
+    return hash((features.start.tobytes(), features.literals.tobytes()))
+
+
+def settings_of(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in MEASURED}
+
+
+def _structure(row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, value) for name, value in row.items() if name not in (*MEASURED, "l1", "sd"))
+
+
+def _give_up(learner: Any, features: FeatureSet, valid: Dataset, best: float, tol: float) -> GiveUp:
+    """Compare with the best score so far, over all settings of this structure and those before it."""
+
+    def hopeless(weights: Array) -> bool:
+        nonlocal best
+        score = MarkovNetwork(features, weights).pll(valid, learner.threads)
+        best = max(best, score)
+        return score < best - HOPELESS * abs(best)
+
+    return GiveUp(tol, hopeless)
+
+
+def _fit(
     learner: Any,
     features: FeatureSet,
     train: Dataset,
-    valid: Dataset,
-    settings: dict[str, Any],
     pairs: list[tuple[float, float]],
-    structure_seconds: float,
-) -> list[dict[str, Any]]:
+    tol: float,
+    budget: float | None,
+    give_up: GiveUp | None = None,
+) -> list[WeightFit]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Unconverged)  # told by the row
         fits = fit_path(
-            features, train, pairs, tol=learner.tol, threads=learner.threads, memory=learner.memory, time_budget=learner.time_budget
+            features, train, pairs, tol=tol, threads=learner.threads, memory=learner.memory, time_budget=budget, give_up=give_up
         )
     if any(fit.stopped_by == "interrupt" for fit in fits):
         raise KeyboardInterrupt
-    return [
-        {
-            **settings,
-            "l1": fit.l1,
-            "sd": fit.sd,
-            "valid_pll": fit.network().pll(valid, learner.threads),
-            "n_features": len(features),
-            "n_nonzero": fit.n_nonzero,
-            "mean_length": float(features.lengths.mean()),
-            "converged": fit.converged,
-            "structure_seconds": structure_seconds,
-            "weights_seconds": fit.seconds,
-        }
-        for fit in fits
-    ]
+    return fits
 
 
-class Ledger:
-    """Finished settings, one JSON line each; the first line says what they belong to."""
-
-    def __init__(self, path: Path, identity: dict[str, Any]) -> None:
-        self.path = path
-        self.done: dict[str, list[dict[str, Any]]] = {}
-        try:
-            if path.exists():
-                self._read(identity)
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._append(identity)
-        except (OSError, UnicodeDecodeError) as error:
-            raise FormatError(f"{path} cannot serve as a ledger: {error}") from None
-
-    def _read(self, identity: dict[str, Any]) -> None:
-        text = self.path.read_text(encoding="utf-8")
-        whole, _, cut = text.rpartition("\n")
-        if cut:  # a line that a kill cut short counts for nothing
-            with self.path.open("r+", encoding="utf-8") as file:
-                file.truncate(len((whole + "\n").encode() if whole else b""))
-        lines = [line for line in whole.split("\n") if line]
-        if not lines:
-            self._append(identity)
-            return
-        try:
-            first, *entries = (json.loads(line) for line in lines)
-            self.done = {entry["key"]: entry["rows"] for entry in entries}
-        except (ValueError, KeyError, TypeError):
-            raise FormatError(f"{self.path} is not a ledger of tune; name another file or delete it") from None
-        if first != json.loads(json.dumps(identity)):
-            raise FormatError(f"{self.path} belongs to another learner, grid or table; name another file or delete it")
-
-    def _append(self, entry: dict[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def find(self, settings: dict[str, Any]) -> list[dict[str, Any]] | None:
-        return self.done.get(_key(settings))
-
-    def add(self, settings: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-        self.done[_key(settings)] = rows
-        self._append({"key": _key(settings), "rows": rows})
+def _row(learner: Any, settings: dict[str, Any], fit: WeightFit, valid: Dataset, structure_seconds: float) -> dict[str, Any]:
+    return {
+        **settings,
+        "l1": fit.l1,
+        "sd": fit.sd,
+        "valid_pll": fit.network().pll(valid, learner.threads),
+        "n_features": len(fit.features),
+        "n_nonzero": fit.n_nonzero,
+        "mean_length": float(fit.features.lengths.mean()),
+        "violation": fit.violation,
+        "structure_seconds": structure_seconds,
+        "weights_seconds": fit.seconds,
+    }
 
 
-def _key(settings: dict[str, Any]) -> str:
-    return json.dumps(settings, sort_keys=True)
-
-
-def _grid(learner: Any, grid: dict[str, list[Any]] | str) -> dict[str, list[Any]]:
+def check_grid(learner: Any, grid: dict[str, list[Any]] | str) -> dict[str, list[Any]]:
+    """A grid by parameter name, from the name of one of the learner's own or from lists."""
     if isinstance(grid, str):
         if grid not in GRIDS:
             raise ParameterError(f"grid={grid!r} is not known; choose one of {', '.join(GRIDS)}, or give lists by parameter name")
@@ -237,18 +280,13 @@ def _grid(learner: Any, grid: dict[str, list[Any]] | str) -> dict[str, list[Any]
     return {name: list(values) for name, values in chosen.items()}
 
 
-def _identity(learner: Any, grid: dict[str, list[Any]], train: Dataset, valid: Dataset) -> dict[str, Any]:
-    ignored = {"progress", "threads", "memory", "time_budget", *grid}
+def _owner(
+    learner: Any, grid: dict[str, list[Any]], train: Dataset, valid: Dataset, tol: float, search_tol: float | None
+) -> dict[str, Any]:
+    ignored = {"progress", "threads", "memory", "time_budget", "tol", *grid}
     params = {name: repr(value) for name, value in learner.get_params().items() if name not in ignored}
-    return {"learner": type(learner).__name__, "params": params, "grid": grid, "train": digest(train), "valid": digest(valid)}
-
-
-def digest(data: Dataset) -> str:
-    """A fingerprint of a table's contents."""
-    out = hashlib.sha256(repr([(v.name, v.states) for v in data.domain.variables]).encode())
-    out.update(np.ascontiguousarray(data.codes, dtype=np.int16).tobytes())
-    out.update(np.ascontiguousarray(data.weights).tobytes())
-    return out.hexdigest()[:32]
+    tables = {"train": digest(train), "valid": digest(valid)}
+    return {"learner": type(learner).__name__, "params": params, "grid": grid, "tol": tol, "all": search_tol == 0, **tables}
 
 
 def _shown(value: Any) -> str:

@@ -1,0 +1,137 @@
+"""One cell of a comparison: a learner tuned on one data set, in a process of its own.
+
+The process reads a pickled `Job` from standard input and writes the cell's row into a file. It ends when its standard input
+does, so that nothing goes on behind the back of a comparison that was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from undirected.data.dataset import Dataset
+from undirected.data.files import write_whole
+from undirected.data.splits import holdout
+from undirected.errors import UndirectedError
+from undirected.weights.ledger import digest
+from undirected.weights.tuning import search, settings_of, settle
+
+LENGTH = 8  # bytes before the job that tell how long it is
+
+
+@dataclass
+class Tables:
+    """A data set's three splits."""
+
+    name: str
+    train: Dataset
+    valid: Dataset
+    test: Dataset
+
+
+@dataclass
+class Job:
+    """What a cell is made of, and where its row and its ledger go."""
+
+    label: str
+    learner: Any
+    grid: dict[str, list[Any]] | str
+    tables: Tables
+    fraction: float
+    seed: int
+    row_file: Path
+    ledger: Path
+
+    def identity(self) -> dict[str, Any]:
+        """What the row depends on."""
+        ignored = ("progress", "threads", "memory")
+        params = {name: repr(value) for name, value in self.learner.get_params().items() if name not in ignored}
+        grid = self.grid if not isinstance(self.grid, str) else getattr(self.learner, f"{self.grid}_grid")
+        kind = f"{type(self.learner).__module__}.{type(self.learner).__qualname__}"
+        tables = [digest(t) for t in (self.tables.train, self.tables.valid, self.tables.test)]
+        return {
+            "learner": kind, "params": params, "grid": json.loads(json.dumps(grid)), "tables": tables,
+            "fraction": self.fraction, "seed": self.seed,
+        }  # fmt: skip
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Tune on the training and validation rows, score the test rows once."""
+    train = job.tables.train
+    if job.fraction < 1:  # with one seed a smaller share is part of a larger
+        train = holdout(train, job.fraction, job.seed)[1]
+    found = search(job.learner, job.grid, train, job.tables.valid, job.ledger)
+    fit = settle(job.learner, found, train, job.tables.valid)
+    pll = fit.network().pll(job.tables.test, job.learner.threads)
+    used = fit.weights != 0
+    return {
+        "learner": job.label,
+        "dataset": job.tables.name,
+        "npll": pll / len(train.domain),
+        "pll": pll,
+        "valid_pll": found.best["valid_pll"],
+        "n_features": len(fit.features),
+        "n_nonzero": fit.n_nonzero,
+        "mean_length": float(fit.features.lengths[used].mean()) if used.any() else 0.0,
+        "structure_seconds": found.structure_seconds,
+        "weights_seconds": found.weights_seconds,
+        "peak_bytes": peak_bytes(),
+        "settings": {**settings_of(found.best), "l1": fit.l1, "sd": fit.sd},
+        "n_settings": len(found.rows),
+        "complete": found.complete,
+        "converged": fit.converged,
+        "fraction": job.fraction,
+        "train_rows": len(train),
+        "threads": fit.threads,
+    }
+
+
+def peak_bytes() -> int | None:
+    """The most memory this process has held, where the system tells."""
+    status = Path("/proc/self/status")
+    if status.exists():  # rusage counts what the parent held when it started the process
+        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        return int(found[1]) * 1024 if found else None
+    try:
+        import resource
+    except ImportError:
+        return None
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # bytes on macOS
+
+
+def _leave_with_parent() -> None:
+    """Nothing more comes on standard input: it ends when the parent does."""
+
+    def watch() -> None:
+        while os.read(0, 1):  # not through sys.stdin, whose lock a thread must not hold when Python ends
+            pass
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main() -> int:
+    """Run the job on standard input; the row file holds the row, or the error."""
+    size = int.from_bytes(sys.stdin.buffer.read(LENGTH), "little")
+    job: Job = pickle.loads(sys.stdin.buffer.read(size))
+    _leave_with_parent()
+    try:
+        row = run(job)
+    except UndirectedError as error:
+        row = {"learner": job.label, "dataset": job.tables.name, "fraction": job.fraction, "error": str(error)}
+    except MemoryError:
+        text = "out of memory; give the learner a smaller `memory`, or use fewer --jobs"
+        row = {"learner": job.label, "dataset": job.tables.name, "fraction": job.fraction, "error": text}
+    write_whole(job.row_file, json.dumps({"identity": job.identity(), "row": row}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

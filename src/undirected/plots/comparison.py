@@ -1,0 +1,163 @@
+"""What the DTSL paper draws of a comparison: relative scores, run times, learning curves."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from undirected.errors import ParameterError
+from undirected.evaluation.comparison import Comparison
+from undirected.evaluation.published import published
+from undirected.kernels.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FLOORS = ("atomic", "chow-liu", "Atomic", "ChowLiu")
+KINDS = ("relative", "runtime", "curves")
+MARKS = "so^vDP*<>X"
+
+
+def draw_comparison(results: Comparison, kind: str = "relative", **options: Any) -> Figure:
+    """One of the figures below; ``reference`` names the learner the others are held against (dtsl if it is there).
+
+    Independent variables and Chow-Liu trees, which would flatten the others, are left out where two others are left.
+    """
+    drawn = [learner for learner in results.learners if learner not in FLOORS]
+    if len(drawn) > 1:
+        results = Comparison([row for row in results.rows if row["learner"] in drawn])
+    drawing = {"relative": draw_relative, "runtime": draw_runtime, "curves": draw_curves}.get(kind)
+    if drawing is None:
+        raise ParameterError(f"there is no figure {kind!r}; choose one of {', '.join(KINDS)}")
+    return drawing(results, **options)
+
+
+def draw_relative(results: Comparison, reference: str | None = None) -> Figure:
+    """Figure 5, in NPLL: a bar per learner and data set, how far its loss is above the reference's, in percent; below zero is better.
+
+    Bars that tower above most others are cut and marked with their height.
+    """
+    from matplotlib.figure import Figure
+
+    reference = _reference(results, reference)
+    names, scores = results.scores()
+    if not names:
+        raise ParameterError("no data set has a score for every learner; there is nothing to draw")
+    base = scores[:, results.learners.index(reference)]
+    others = [learner for learner in results.learners if learner != reference]
+    heights = np.array([100 * (base - scores[:, results.learners.index(o)]) / np.abs(base) for o in others]).reshape(len(others), -1)
+    top = _useful_height(heights)
+    figure = Figure(figsize=(max(6.0, 0.75 * len(names) + 2), 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    width = 0.8 / max(1, len(others))
+    colors = _colors(results)
+    for k, other in enumerate(others):
+        place = np.arange(len(names)) + (k - (len(others) - 1) / 2) * width
+        axes.bar(place, np.clip(heights[k], -top, top), width, label=other, color=colors[other])
+        for x, height in zip(place, heights[k], strict=True):
+            if abs(height) > top:
+                axes.annotate(
+                    f"{height:.0f}", (x, math.copysign(top, height)), ha="center", va="bottom" if height > 0 else "top", fontsize=6,
+                    rotation=90, color=colors[other],
+                )  # fmt: skip
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=8)
+    low, high = (float(np.clip(f(heights, initial=0.0), -top, top)) for f in (np.min, np.max))
+    axes.set_ylim(1.18 * low - 0.04 * top, 1.18 * high + 0.04 * top)
+    axes.set_ylabel(f"test loss against {reference}, %\n(below zero: better)", fontsize=9)
+    axes.legend(fontsize=8, frameon=False, ncols=max(1, len(others)), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return figure
+
+
+def draw_runtime(results: Comparison, reference: str | None = None) -> Figure:
+    """Figure 10: seconds of each learner against the reference's on the same data set, tuning included; hollow marks are published."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    reference = _reference(results, reference)
+    figure = Figure(figsize=(6.0, 5.2), layout="constrained")
+    axes = figure.add_subplot()
+    colors = _colors(results)
+    seen: list[float] = []
+    others = [learner for learner in results.learners if learner != reference]
+    for mark, other in zip(MARKS * len(others), others, strict=False):
+        for points, hollow in ((_our_seconds(results, reference, other), False), (_printed_seconds(results, reference, other), True)):
+            if len(points):
+                x, y = points.T
+                face = "none" if hollow else colors[other]
+                axes.plot(
+                    x, y, linestyle="", marker=mark, markersize=6, color=colors[other], markerfacecolor=face, alpha=0.6 if hollow else 1
+                )
+                seen += [*x, *y]
+    low, high = (min(seen) / 2, max(seen) * 2) if seen else (0.1, 10.0)
+    axes.plot([low, high], [low, high], color="#888888", linewidth=0.8, zorder=0)
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+    axes.set_xlabel(f"seconds of {reference}, tuning included")
+    axes.set_ylabel("seconds of the other learner")
+    keys = [Line2D([], [], linestyle="", marker=m, color=colors[o], label=o) for m, o in zip(MARKS * len(others), others, strict=False)]
+    keys.append(Line2D([], [], linestyle="", marker="o", markerfacecolor="none", color="#555555", label="hollow: published"))
+    axes.legend(handles=keys, fontsize=8, frameon=False, loc="upper left")
+    return figure
+
+
+def draw_curves(results: Comparison) -> Figure:
+    """Figures 8 and 9, in NPLL: test score against training rows, a panel per data set; higher is better."""
+    from matplotlib.figure import Figure
+
+    names = results.datasets
+    columns = min(4, len(names))
+    lines = math.ceil(len(names) / columns)
+    figure = Figure(figsize=(3.1 * columns, 2.4 * lines + 0.5), layout="constrained")
+    colors = _colors(results)
+    shown: dict[str, Any] = {}
+    for k, name in enumerate(names):
+        axes = figure.add_subplot(lines, columns, k + 1)
+        for mark, learner in zip(MARKS * len(results.learners), results.learners, strict=False):
+            points = sorted(
+                (row["train_rows"], row["npll"])
+                for row in results.rows
+                if (row["learner"], row["dataset"]) == (learner, name) and "error" not in row
+            )
+            if points:
+                x, y = np.array(points).T
+                shown[learner] = axes.plot(x / 1000, y, marker=mark, markersize=4, linewidth=1, color=colors[learner])[0]
+        axes.set_title(name, fontsize=9)
+        axes.tick_params(labelsize=7)
+        if k % columns == 0:
+            axes.set_ylabel("test NPLL", fontsize=8)
+        if k >= len(names) - columns:
+            axes.set_xlabel("thousands of training rows", fontsize=8)
+    figure.legend(list(shown.values()), list(shown), loc="outside upper center", ncols=max(1, len(shown)), fontsize=8, frameon=False)
+    return figure
+
+
+def _our_seconds(results: Comparison, reference: str, other: str) -> Array:
+    rows = [(results.row(reference, name), results.row(other, name)) for name in results.datasets]
+    return np.array([(a["seconds"], b["seconds"]) for a, b in rows if a and b])
+
+
+def _printed_seconds(results: Comparison, reference: str, other: str) -> Array:
+    values = [(published("seconds", reference, name), published("seconds", other, name)) for name in results.datasets]
+    return np.array([(a[0].value, b[0].value) for a, b in values if a and b and a[0].paper == b[0].paper])
+
+
+def _reference(results: Comparison, given: str | None) -> str:
+    if given is not None and given not in results.learners:
+        raise ParameterError(f"reference={given!r} is not one of {', '.join(results.learners)}")
+    return given or ("dtsl" if "dtsl" in results.learners else results.learners[0])
+
+
+def _colors(results: Comparison) -> dict[str, str]:
+    palette = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999", "#222222"]
+    return {learner: palette[k % len(palette)] for k, learner in enumerate(results.learners)}
+
+
+def _useful_height(heights: Array) -> float:
+    """High enough for most bars; the few that tower above them are cut."""
+    sizes = np.sort(np.abs(heights[np.isfinite(heights)]))
+    if not len(sizes) or sizes[-1] == 0:
+        return 1.0
+    usual = float(np.quantile(sizes, 0.75))
+    return float(sizes[-1] if sizes[-1] <= 4 * usual else max(2 * usual, 1e-9))

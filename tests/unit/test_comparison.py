@@ -1,0 +1,285 @@
+"""Comparisons: right numbers, published values, significance, and results that survive anything."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from undirected import DTSL, L1, Atomic, ChowLiu, DataError, ParameterError, compare, datasets, holdout, tune
+from undirected.evaluation import runs
+from undirected.evaluation.cell import peak_bytes
+from undirected.evaluation.comparison import Comparison, load_comparison
+from undirected.evaluation.published import PAPERS, published
+from undirected.evaluation.significance import mean_ranks, wilcoxon_p, wilcoxon_table
+
+
+@pytest.fixture(scope="module")
+def tables():
+    truth = datasets.grid_ising(3, 3, seed=1)
+    return [datasets.exact_sample(truth, n, seed=k) for k, n in enumerate((600, 200, 300))]
+
+
+@pytest.fixture(scope="module")
+def results(tables, tmp_path_factory):
+    other = [datasets.exact_sample(datasets.grid_ising(2, 4, seed=2), n, seed=k) for k, n in enumerate((500, 200, 300))]
+    folder = tmp_path_factory.mktemp("results")
+    done = compare(["dtsl", "chow-liu", "atomic"], {"nltcs": tables, "mine": other}, folder=folder, sizes=[0.5, 1.0], threads=1)
+    return done, folder
+
+
+def test_a_cell_is_what_tune_and_score_give(results, tables):
+    tuned = tune(DTSL(), "quick", tables[0], tables[1])
+    row = results[0].row("dtsl", "nltcs")
+    assert row["settings"] == tuned.settings
+    assert row["pll"] == pytest.approx(tuned.learner.score(tables[2]), abs=1e-9)
+    assert row["npll"] == row["pll"] / 9
+    assert row["n_features"] == len(tuned.features)
+    assert row["mean_length"] == pytest.approx(tuned.features.lengths[tuned.fit.weights != 0].mean())
+    assert row["n_settings"] == len(tuned.rows)
+    assert row["seconds"] == row["structure_seconds"] + row["weights_seconds"] > 0
+    assert 2e7 < row["peak_bytes"] < 2e9
+
+
+def test_a_share_of_the_rows(results, tables):
+    half = holdout(tables[0], 0.5, 0)[1]
+    tuned = tune(ChowLiu(), "quick", half, tables[1])
+    row = results[0].row("chow-liu", "nltcs", 0.5)
+    assert row["train_rows"] == 300
+    assert row["pll"] == pytest.approx(tuned.learner.score(tables[2]), abs=1e-9)
+
+
+def test_what_is_written(results):
+    done, folder = results
+    written = json.loads((folder / "results.json").read_text())
+    assert written["rows"] == done.rows
+    assert load_comparison(folder).rows == done.rows
+    with (folder / "results.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [float(line["npll"]) for line in lines] == [row["npll"] for row in done.rows]
+    assert float(lines[0]["setting_sd"]) == done.rows[0]["settings"]["sd"]
+    assert list(done.to_frame()["npll"]) == [row["npll"] for row in done.rows]
+    best = max(("dtsl", "chow-liu", "atomic"), key=lambda name: done.row(name, "nltcs")["npll"])
+    line = next(line for line in done.to_markdown().splitlines() if line.startswith("| nltcs"))
+    assert line.count("**") == 2
+    assert f"**{done.row(best, 'nltcs')['npll']:.4f}" in line
+    assert "(-0.309)" in line
+    assert str(done).count("*") >= 2
+
+
+def test_published_values_stand_beside_their_cells(results):
+    row = results[0].row("dtsl", "nltcs")
+    assert row["published_npll"] == -0.309
+    assert "Table 3" in row["published_source"]
+    assert results[0].row("dtsl", "mine")["published_npll"] is None
+    assert results[0].row("atomic", "nltcs")["published_npll"] is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "learner", "dataset", "paper", "table", "value"),
+    [
+        ("npll", "l1", "ad", "dtsl-2014", 3, -0.004),
+        ("npll", "dt+l1", "bbc", "dtsl-2014", 3, -0.241),
+        ("npll", "dtsl", "msnbc", "dtsl-2014", 3, -0.252),
+        ("ncmll", "dt-blm", "plants", "dtsl-2014", 3, -0.141),
+        ("seconds", "dt+l1", "c20ng", "dtsl-2014", 4, 601137),
+        ("weights_seconds", "l1", "dna", "dtsl-2014", 5, 4532),
+        ("cmll", "gssl", "pumsb_star", "gssl-2012", 2, -17.245),
+        ("structure_seconds", "gssl", "nltcs", "gssl-2012", 3, 5),
+        ("mean_length", "dtsl", "msweb", "gssl-2012", 4, 18.17),
+        ("cmll", "atomic", "abalone", "blm-2010", 2, -17.657),
+        ("seconds", "blm", "wine", "blm-2010", 2, 348),
+    ],
+)
+def test_published_tables(metric, learner, dataset, paper, table, value):
+    found = {(v.paper, v.table): v.value for v in published(metric, learner, dataset)}
+    assert found[paper, table] == value
+    assert paper in PAPERS
+
+
+def test_published_tables_are_whole():
+    from undirected.data.catalog import benchmarks
+
+    names = list(benchmarks())
+    for learner in ("dp", "blm", "l1", "dtsl", "dt-blm", "dt+l1"):
+        for metric in ("npll", "ncmll", "seconds"):
+            assert all(published(metric, learner, name) for name in names), (learner, metric)
+    assert all(published("cmll", "gssl", name) for name in names)
+    assert published("npll", "l1", "elsewhere") == []
+
+
+def test_ranks_and_wilcoxon():
+    scores = np.array([[3.0, 2.0, 1.0], [1.0, 1.0, 0.0], [5.0, 6.0, 4.0]])
+    np.testing.assert_allclose(mean_ranks(scores), [(1 + 1.5 + 2) / 3, (2 + 1.5 + 1) / 3, 3])
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 8))
+    # The exact distribution: every pattern of signs is equally likely.
+    difference = a - b
+    ranks = np.argsort(np.argsort(np.abs(difference))) + 1
+    signs = np.array([[(k >> i) & 1 for i in range(8)] for k in range(256)])
+    sums = signs @ ranks
+    seen = ranks[difference > 0].sum()
+    p = min(1.0, 2 * min((sums <= seen).mean(), (sums >= seen).mean()))
+    assert wilcoxon_p(a, b) == pytest.approx(p)
+    assert wilcoxon_p(a, a) == 1.0
+    table = wilcoxon_table(np.stack([a, b, a], axis=1))
+    np.testing.assert_allclose(table, table.T)
+    assert table[0, 2] == 1.0
+
+
+def test_wilcoxon_as_published():
+    """gssl-2012 reports 0.0193 for GSSL against DTSL and 0.0002 against BLM on its Table 2."""
+    from undirected.data.catalog import benchmarks
+
+    def column(learner):
+        return [next(v.value for v in published("cmll", learner, name) if v.paper == "gssl-2012") for name in benchmarks()]
+
+    assert wilcoxon_p(column("gssl"), column("dtsl")) == pytest.approx(0.0193, abs=0.003)
+    assert wilcoxon_p(column("gssl"), column("blm")) == pytest.approx(0.0002, abs=0.0002)
+
+
+def test_finished_cells_are_not_done_again(results, monkeypatch):
+    done, folder = results
+    monkeypatch.setattr(runs, "_one", lambda *_: pytest.fail("a finished cell ran again"))
+    rows = [json.loads(path.read_text())["row"] for path in (folder / "cells").iterdir()]
+    assert len(rows) == len(done.rows) == 12
+
+
+def test_changed_data_makes_a_new_cell(tables, tmp_path):
+    first = compare(["atomic"], {"a": tables}, folder=tmp_path)
+    other = compare(["atomic"], {"a": [tables[1], tables[1], tables[2]]}, folder=tmp_path)
+    assert first.rows[0]["npll"] != other.rows[0]["npll"]
+
+
+SCRIPT = """
+import sys
+from undirected import compare, datasets
+truth = datasets.grid_ising(3, 3, seed=1)
+tables = [datasets.exact_sample(truth, n, seed=k) for k, n in enumerate((600, 200, 300))]
+compare(["dtsl", "l1", "dt+l1"], {"a": tables, "b": tables[::-1]}, folder=sys.argv[1], grid="paper", jobs=2, threads=1)
+"""
+
+
+def lasting(folder):
+    rows = json.loads((folder / "results.json").read_text())["rows"]
+    return [{k: v for k, v in row.items() if "seconds" not in k and k != "peak_bytes"} for row in rows]
+
+
+def test_killed_and_started_again(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(SCRIPT)
+    subprocess.run([sys.executable, script, tmp_path / "whole"], check=True, timeout=200)
+    waits = iter([1.0, 2.0, 3.0, 3.5, 4.0])
+    kills = 0
+    while True:
+        process = subprocess.Popen([sys.executable, script, tmp_path / "broken"])
+        wait = next(waits, None)
+        if wait is None:
+            assert process.wait(timeout=200) == 0
+            break
+        time.sleep(wait)
+        if process.poll() is not None:
+            break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert kills >= 1
+    assert lasting(tmp_path / "broken") == lasting(tmp_path / "whole")
+
+
+def test_the_work_of_a_killed_comparison_ends(tmp_path):
+    """A cell's process ends when its parent does, and a folder is worked in by one comparison at a time."""
+    (tmp_path / "cells").mkdir()
+    with runs.locked(tmp_path), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "SETTLE_SECONDS", 0.3)
+        with pytest.raises(DataError, match="at work in"), runs.locked(tmp_path):
+            pass
+    with runs.locked(tmp_path):
+        pass
+    process = subprocess.Popen([sys.executable, "-m", "undirected.evaluation.cell"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process.stdin.close()
+    assert process.wait(timeout=30) != 0
+
+
+def test_failures_are_told_and_tried_again(tables, tmp_path):
+    learners = {"bad": DTSL(min_rows=-1), "good": Atomic()}
+    done = compare(learners, {"a": tables}, folder=tmp_path)
+    assert [row["learner"] for row in done.errors] == ["bad"]
+    assert "min_rows" in done.errors[0]["error"]
+    assert done.row("bad", "a") is None
+    assert "failed" in str(done)
+    again = compare({"bad": DTSL(), "good": Atomic()}, {"a": tables}, folder=tmp_path)
+    assert again.errors == []
+
+
+def test_a_table_is_divided(tmp_path):
+    path = tmp_path / "t.csv"
+    rng = np.random.default_rng(0)
+    path.write_text("a,b,c\n" + "\n".join(",".join(rng.choice(["x", "y", "z"], 3)) for _ in range(200)))
+    done = compare([L1(C=0.1), "gssl"], [path], grid={"GSSL": "quick", "gssl": {"n_generated": [500], "threshold": [1]}})
+    assert done.rows[0]["train_rows"] == 150
+    assert done.errors == []
+
+
+def test_bad_requests(tables, tmp_path):
+    for wrong in (
+        {"learners": []}, {"learners": ["dtsl", "dtsl"]}, {"learners": ["dtls"]}, {"datasets": []}, {"datasets": ["digits", "digits"]},
+        {"jobs": 0}, {"sizes": [0.0]}, {"sizes": []}, {"grid": "huge"}, {"datasets": {"a": tables[:2]}},
+    ):  # fmt: skip
+        with pytest.raises(ParameterError):
+            compare(**{"learners": ["atomic"], "datasets": ["digits"], "folder": tmp_path, **wrong})
+    with pytest.raises(DataError, match="run compare"):
+        load_comparison(tmp_path / "nothing")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be used"):
+        compare(["atomic"], ["digits"], folder=tmp_path / "file")
+
+
+@pytest.mark.parametrize("kind", ["relative", "runtime", "curves"])
+def test_figures_hold_what_they_should(results, kind):
+    done = results[0]
+    figure = done.plot(kind)
+    texts = [text.get_text() for axes in figure.axes for text in axes.get_xticklabels()] + [axes.get_title() for axes in figure.axes]
+    if kind == "runtime":
+        assert "seconds of dtsl" in figure.axes[0].get_xlabel()
+    else:
+        assert {"nltcs", "mine"} <= set(texts)
+    if kind == "curves":
+        line = figure.axes[0].lines[0]
+        np.testing.assert_allclose(line.get_xdata(), [0.3, 0.6])
+        assert line.get_ydata()[-1] == done.row("dtsl", "nltcs")["npll"]
+    if kind == "relative":
+        bars = figure.axes[0].containers[0]
+        base, other = done.row("dtsl", "nltcs")["npll"], done.row("chow-liu", "nltcs")["npll"]
+        assert bars[0].get_height() == pytest.approx(100 * (base - other) / -base)
+    with pytest.raises(ParameterError, match="relative, runtime, curves"):
+        done.plot("pie")
+    with pytest.raises(ParameterError, match="reference"):
+        done.plot("relative", reference="nobody")
+
+
+def test_a_budget_ends_the_search_with_what_there_is(tables):
+    done = compare(["dtsl"], {"a": tables}, grid="paper", time_budget=1e-6)
+    row = done.rows[0]
+    assert not row["complete"]
+    assert row["n_settings"] < 20
+    assert "time budget" in str(done)
+
+
+def test_memory_of_this_process():
+    held = np.ones(50_000_000 // 8)
+    assert peak_bytes() > held.nbytes
+
+
+def test_empty_scores():
+    row = {"learner": "a", "dataset": "b", "fraction": 1.0, "error": "no"}
+    assert Comparison([row]).ranks() == {}
+    with pytest.raises(ParameterError, match="nothing to draw"):
+        Comparison([row]).plot()
