@@ -16,6 +16,7 @@ from undirected.kernels.types import Array
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.weights.solver import Outcome, pseudo_gradient
 
+NEAR = 30  # times the tolerance: from here on in double precision
 MAX_SAMPLE = 1 << 28  # conditional probabilities kept for the Hessian
 
 
@@ -32,15 +33,15 @@ def solve_nodewise(objective: PseudoLikelihood, penalty: Array, start: Array, to
         return np.asarray(by_variable + np.bincount(targets, weights=penalty * np.abs(weights), minlength=n_variables))
 
     value, violation, stopped_by, iteration = losses(w), np.inf, "iterations", 0
-    single = tol > 1e-6  # rounding far below the tolerance
+    single = True
     while True:
         _, gradient, _ = objective.evaluate(w, single=single)
         slope = pseudo_gradient(w, gradient, penalty)
         by_variable = np.zeros(n_variables)
         np.maximum.at(by_variable, targets, np.abs(slope))
         violation = float(by_variable.max(initial=0)) / objective.total_weight
-        if violation <= tol and single:
-            single = False  # certified in double precision
+        if single and violation <= NEAR * tol:
+            single = False  # rounding is no longer far below what is left
             continue
         if violation <= tol or iteration == max_iterations:
             stopped_by = "tolerance" if violation <= tol else "iterations"

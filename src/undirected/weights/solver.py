@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import blas
@@ -29,6 +30,7 @@ from undirected.weights.pseudo_likelihood import PseudoLikelihood
 
 MEMORY_PAIRS = 12
 FULL_GRADIENT_EVERY = 8
+LOOK_EVERY = 12  # steps between questions whether to give up
 REFRESH_DIAGONAL = 10  # steps after which the diagonal is that of the start no more
 FEW, FAR = 5, 1e-3  # while a few steps gain more than this part of the objective, the end is far
 PATIENCE = 4  # builds of blocks
@@ -49,12 +51,16 @@ class Outcome:
 Callback = Callable[[int, float, float], None]  # iteration, objective, violation
 
 
-@dataclass
-class GiveUp:
-    """Ends hopeless work early: ``hopeless`` is asked once, with the weights at which the violation first falls to ``tol``."""
+class GiveUp(Protocol):
+    """Ends hopeless work early."""
 
     tol: float
-    hopeless: Callable[[Array], bool]
+
+    def begin(self, weights: Array) -> None:
+        """A setting is about to be solved from these weights."""
+
+    def hopeless(self, weights: Array, near: bool) -> bool:
+        """Asked every few steps, and a last time, with ``near``, when the violation first falls to ``tol``."""
 
 
 def pseudo_gradient(weights: Array, gradient: Array, l1: float | Array) -> Array:
@@ -91,6 +97,8 @@ class ElasticNet:
         callback: Callback | None = None,
         give_up: GiveUp | None = None,
     ) -> Outcome:
+        if give_up is not None:
+            give_up.begin(start)
         run = _Run(self, l1, 0.0 if np.isinf(sd) else 1 / sd**2, tol)
         return run.run(np.array(start, dtype=float), max_iterations, deadline, callback, give_up)
 
@@ -137,11 +145,11 @@ class _Run:
                 violation = self.violation(slope)
                 if callback is not None:
                     callback(iteration, value, violation)
-                if give_up is not None and violation <= give_up.tol:
-                    if give_up.hopeless(w):
+                if give_up is not None and (violation <= give_up.tol or iteration % LOOK_EVERY == LOOK_EVERY - 1):
+                    if give_up.hopeless(w, violation <= give_up.tol):
                         stopped_by = "given up"
                         break
-                    give_up = None
+                    give_up = None if violation <= give_up.tol else give_up
                 if violation <= self.tol:
                     if not self.single and self.active is None:
                         stopped_by = "tolerance"

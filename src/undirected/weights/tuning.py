@@ -28,7 +28,7 @@ GRIDS = ("quick", "paper")
 MEASURED = ("valid_pll", "n_features", "n_nonzero", "mean_length", "violation", "structure_seconds", "weights_seconds")
 LOOSE = 1e-3  # the search is never looser than this
 CLOSE = 0.005  # settings whose validation scores differ by less than this share of the best are settled at the full tolerance
-LOOK, HOPELESS = 10, 0.02  # at so many times the tolerance a setting is scored, and given up if this share below the best
+LOOK, HOPELESS = 10, 0.01  # at so many times the tolerance a setting is scored, and given up if this share below the best
 
 Progress = Callable[[int, int, dict[str, Any]], None]
 
@@ -112,9 +112,10 @@ def tune(
         and ends with the same result.
     search_tol
         Tolerance of the weights while settings are compared: by default one over the number of rows (a gradient of one row),
-        at most 1e-3 and never below the learner's ``tol``. A setting that at ten times this tolerance scores two percent below
-        the best so far is given up, and that is its score. The best structure's settings that come within half a percent of
-        the best score are then settled at ``tol``. ``search_tol=0`` fits every setting to ``tol``.
+        at most 1e-3 and never below the learner's ``tol``. A setting that scores one percent below the best so far, at ten
+        times this tolerance or earlier with its score falling, is given up, and that is its score. The best structure's
+        settings that come within half a percent of the best score are then settled at ``tol``. ``search_tol=0`` fits every
+        setting to ``tol``.
     progress
         Called after each structure as ``progress(done, settings tried, best row so far)``.
 
@@ -172,8 +173,8 @@ def search(
             if same is not None:  # another setting gave these features
                 found = [{**row, **proposal.settings, "structure_seconds": seconds, "weights_seconds": 0.0} for row in same]
             else:
-                give_up = None if search_tol == 0 else _give_up(learner, candidates, valid, best["valid_pll"], LOOK * tol)
-                fits = _fit(learner, candidates, train, pairs, tol, left, give_up)
+                race = None if search_tol == 0 else Race(learner, candidates, valid, best["valid_pll"], LOOK * tol)
+                fits = _fit(learner, candidates, train, pairs, tol, left, race)
                 found = [_row(learner, proposal.settings, fit, valid, seconds) for fit in fits]
             if book is not None:
                 book.add(proposal.settings, found)
@@ -218,16 +219,26 @@ def _structure(row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple((name, value) for name, value in row.items() if name not in (*MEASURED, "l1", "sd"))
 
 
-def _give_up(learner: Any, features: FeatureSet, valid: Dataset, best: float, tol: float) -> GiveUp:
-    """Compare with the best score so far, over all settings of this structure and those before it."""
+class Race:
+    """Gives up settings far below the best validation score so far, over this structure's settings and those before it: those
+    whose score keeps falling, and, near the end, all."""
 
-    def hopeless(weights: Array) -> bool:
-        nonlocal best
-        score = MarkovNetwork(features, weights).pll(valid, learner.threads)
-        best = max(best, score)
-        return score < best - HOPELESS * abs(best)
+    def __init__(self, learner: Any, features: FeatureSet, valid: Dataset, best: float, tol: float) -> None:
+        self.tol = tol
+        self._score = lambda weights: MarkovNetwork(features, weights).pll(valid, learner.threads)
+        self._best = best
+        self._last, self._falls = -np.inf, 0
 
-    return GiveUp(tol, hopeless)
+    def begin(self, weights: Array) -> None:
+        self._last, self._falls = self._score(weights), 0
+
+    def hopeless(self, weights: Array, near: bool) -> bool:
+        score = self._score(weights)
+        self._falls = self._falls + 1 if score < self._last else 0
+        self._last = score
+        if near:
+            self._best = max(self._best, score)
+        return (near or self._falls > 1) and score < self._best - HOPELESS * abs(self._best)
 
 
 def _fit(
