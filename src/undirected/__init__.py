@@ -35,11 +35,13 @@ _HOMES = {
     "MarkovNetwork": "undirected.network.network",
     "ParameterError": "undirected.errors",
     "PseudoLikelihood": "undirected.weights.pseudo_likelihood",
+    "Stability": "undirected.evaluation.stability",
     "Tuned": "undirected.weights.tuning",
     "Unconverged": "undirected.errors",
     "UndirectedError": "undirected.errors",
     "Variable": "undirected.data.variables",
     "WeightFit": "undirected.weights.fit",
+    "bootstrap": "undirected.evaluation.stability",
     "compare": "undirected.evaluation.comparison",
     "fit_path": "undirected.weights.fit",
     "fit_weights": "undirected.weights.fit",
@@ -69,12 +71,14 @@ __all__ = [
     "MarkovNetwork",
     "ParameterError",
     "PseudoLikelihood",
+    "Stability",
     "Tuned",
     "Unconverged",
     "UndirectedError",
     "Variable",
     "WeightFit",
     "__version__",
+    "bootstrap",
     "compare",
     "datasets",
     "fit_path",
@@ -102,6 +106,7 @@ if TYPE_CHECKING:
         UndirectedError,
     )
     from undirected.evaluation.comparison import Comparison, compare
+    from undirected.evaluation.stability import Stability, bootstrap
     from undirected.features.feature_set import FeatureSet
     from undirected.network.network import MarkovNetwork
     from undirected.structure.all_pairs import AllPairs

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from undirected.cli import common
-from undirected.structure.names import LEARNERS, learner_class
+from undirected.cli import common, learners
+from undirected.structure.names import LEARNERS
 
 if TYPE_CHECKING:
     from undirected.data.dataset import Dataset
@@ -30,45 +30,10 @@ Examples:
 """
 
 
-# Options that belong to some learners only; without one the learner's own default counts.
-OWN = ("n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "C", "consistency", "gamma")
-
-
-class NumberOr(click.ParamType):  # type: ignore[type-arg]
-    """A number above zero, or one word."""
-
-    def __init__(self, word: str) -> None:
-        self.word = word
-        self.name = f"number|{word}"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
-        if value == self.word:
-            return self.word
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a number nor {self.word}", param, ctx)
-        if not 0 < number < float("inf"):
-            self.fail(f"{value}: it must be above zero", param, ctx)
-        return number
-
-
 @click.command(epilog=LEARN_EXAMPLES)
 @click.argument("data")
 @click.option("-a", "--algorithm", type=click.Choice(list(LEARNERS)), default="gssl", show_default=True, help="The structure learner.")
-@click.option("--n-generated", type=click.IntRange(1), help="gssl: length of the list of candidates (1000000).")
-@click.option("--threshold", type=click.IntRange(0), help="gssl: keep candidates generated more often than this (1).")
-@click.option("--initial", type=click.Choice(["auto", "all", "positive"]), help="gssl: rows as all literals, or only true ones (auto).")
-@click.option(
-    "--conversion",
-    type=click.Choice(["default", "prune", "prune-10", "prune-5", "nonzero"]),
-    help="dtsl, dt+l1: how trees become features (prune).",
-)
-@click.option("--kappa", type=NumberOr("auto"), help="dtsl, dt+l1: the smaller, the smaller the trees (0.01); auto: by held-out rows.")
-@click.option("--min-rows", type=click.FloatRange(0, min_open=True), help="dtsl, dt+l1: rows that each side of a split needs (10).")
-@click.option("--C", "C", type=NumberOr("ebic"), help="l1, dt+l1: one over the penalty of the regressions (ebic).")
-@click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and).")
-@click.option("--gamma", type=click.FloatRange(0), help="l1, dt+l1: strictness of ebic (0.25).")
+@learners.learner_options
 @common.weight_options
 @click.option("--tune", "tuning", is_flag=True, help="Choose the settings on validation data (--valid; a tenth of the rows without).")
 @click.option("--grid", type=click.Choice(["quick", "paper"]), default="quick", show_default=True, help="What --tune tries.")
@@ -99,13 +64,10 @@ def learn(
 ) -> int:
     """Learn a network, structure and weights, from DATA."""
     _check_output(output)
-    params, reading = _learner_options(ctx, algorithm, options, tuning)
+    learner, reading = learners.build(ctx, algorithm, options, tuning, seed)
     table = common.read_table(data, quiet, **reading)
     table, held_out = _split(table, valid or ("0.1" if tuning else None), seed, quiet, **common.known_domain_options(reading))
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
-    learner = learner_class(algorithm)(**params)
-    if "random_state" in learner.get_params():
-        learner.set_params(random_state=seed)
     report: dict[str, Any] = {"algorithm": algorithm}
     lines: list[str] = []
     with common.solver_progress(quiet) as progress, common.without_early_warnings():
@@ -118,7 +80,7 @@ def learn(
     report |= {**fit.report(), **_details(learner, lines)}
     lines.append(common.describe_fit(fit))
     if held_out is not None:
-        report["valid_pll"] = network.pll(held_out, params["threads"])
+        report["valid_pll"] = network.pll(held_out, learner.threads)
         report["valid_npll"] = report["valid_pll"] / len(network.domain)
         lines.append(f"validation PLL {report['valid_pll']:.6f}, per variable {report['valid_npll']:.6f}")
     _save(network, output, report, lines)
@@ -127,22 +89,6 @@ def learn(
         common.remark("the network was not saved; add -o net.json to keep it", quiet)
     common.emit(report, as_json, "\n".join(lines))
     return common.exit_code(fit)
-
-
-def _learner_options(ctx: click.Context, algorithm: str, options: dict[str, Any], tuning: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The learner's parameters, and the options for reading."""
-    known = learner_class(algorithm)().get_params()
-    params = {name: options.pop(name) for name in ("tol", "prune", "threads", "memory", "time_budget")}
-    for name in (*OWN, "l1", "sd"):
-        value = options.pop(name)
-        given = ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
-        if given and name not in known:
-            raise click.UsageError(f"--{name.replace('_', '-')} does not belong to {algorithm}")
-        if given and tuning:
-            raise click.UsageError(f"--{name.replace('_', '-')} is what --tune chooses; leave out one of the two")
-        if given:
-            params[name] = value
-    return params, options
 
 
 def _tuned(

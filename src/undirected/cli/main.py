@@ -9,7 +9,7 @@ import warnings
 import click
 
 from undirected import __version__
-from undirected.cli import compare, data, demo, doctor, learn, show
+from undirected.cli import bootstrap, compare, data, demo, doctor, learn, show
 from undirected.cli.common import EXIT_INTERRUPTED
 from undirected.errors import UndirectedError
 
@@ -31,9 +31,11 @@ def cli() -> None:
     """Learn Markov networks (undirected graphical models) from discrete data, and ask them questions."""
 
 
-for command in (
-    learn.learn, learn.weights, compare.compare, show.score, show.show, show.plot, show.convert, data.data, demo.demo, doctor.doctor,
-):  # fmt: skip
+COMMANDS = (
+    learn.learn, learn.weights, compare.compare, bootstrap.bootstrap, show.score, show.show, show.plot, show.convert, data.data,
+    demo.demo, doctor.doctor,
+)  # fmt: skip
+for command in COMMANDS:
     cli.add_command(command)
 
 

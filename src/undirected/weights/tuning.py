@@ -225,9 +225,12 @@ class Race:
 
     def __init__(self, learner: Any, features: FeatureSet, valid: Dataset, best: float, tol: float) -> None:
         self.tol = tol
-        self._score = lambda weights: MarkovNetwork(features, weights).pll(valid, learner.threads)
+        self._features, self._valid, self._threads = features, valid, learner.threads
         self._best = best
         self._last, self._falls = -np.inf, 0
+
+    def _score(self, weights: Array) -> float:
+        return MarkovNetwork(self._features, weights).pll(self._valid, self._threads)
 
     def begin(self, weights: Array) -> None:
         self._last, self._falls = self._score(weights), 0

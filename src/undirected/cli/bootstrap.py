@@ -1,0 +1,114 @@
+"""``bootstrap``: how much of a learned network to believe."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from undirected.cli import common, learners
+from undirected.structure.names import LEARNERS
+
+EXAMPLES = """\b
+Examples:
+  undirected bootstrap symptoms.csv -n 200 --plot edges.svg -o edges.csv
+  undirected bootstrap nltcs -a l1 -n 1000 --plot-dropping dropping.svg
+  undirected bootstrap survey.csv -a all-pairs --l1 5 --sd 0.5 --json
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("data")
+@click.option("-a", "--algorithm", type=click.Choice(list(LEARNERS)), default="l1", show_default=True, help="The structure learner.")
+@click.option("-n", "n", type=click.IntRange(1), default=100, show_default=True, help="Resamples.")
+@click.option("--n-dropping", type=click.IntRange(0), help="Samples with rows left out (default: as many; 0 for none).")
+@click.option(
+    "--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95, show_default=True, help="Of the intervals."
+)
+@learners.learner_options
+@common.weight_options
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed, the same resamples.")
+@common.read_options
+@common.domain_options
+@common.compute_options
+@click.option("--plot", type=click.Path(dir_okay=False), help="Where to draw the edges, sorted by weight (.svg, .png, .pdf).")
+@click.option("--plot-dropping", type=click.Path(dir_okay=False), help="Where to draw how node strengths hold as rows are dropped.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to save the table of edges (.csv).")
+@common.output_options
+@click.pass_context
+def bootstrap(
+    ctx: click.Context,
+    /,
+    data: str,
+    algorithm: str,
+    n: int,
+    n_dropping: int | None,
+    level: float,
+    seed: int,
+    plot: str | None,
+    plot_dropping: str | None,
+    output: str | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **options: Any,
+) -> int:
+    """Learn again from resamples of DATA: which edges come back, and how far their weights move."""
+    from undirected.data.files import check_writable, write_whole
+    from undirected.evaluation.stability import bootstrap as resample
+    from undirected.plots import check_picture, save_figure
+
+    if plot_dropping is not None and n_dropping == 0:
+        raise click.UsageError("--plot-dropping needs samples with rows left out; leave out --n-dropping 0")
+    for path in (plot, plot_dropping):
+        if path is not None:
+            check_picture(path)
+    for path in (plot, plot_dropping, output):
+        if path is not None:
+            check_writable(path)
+    threads, budget = options["threads"], options.pop("time_budget")
+    learner, reading = learners.build(ctx, algorithm, {**options, "time_budget": None}, False, seed)
+    table = common.read_table(data, quiet, **reading)
+    common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
+    with _progress(quiet) as progress:
+        found = resample(
+            learner, table, n, n_dropping=n_dropping, level=level, seed=seed, threads=threads, time_budget=budget, progress=progress
+        )
+    edges = found.rows()
+    if output is not None:
+        out = io.StringIO()
+        writer = csv.DictWriter(out, ["a", "b", "value", "frequency", "mean", "low", "high"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(edges)
+        write_whole(output, out.getvalue())
+    if plot is not None:
+        save_figure(found.plot("edges"), plot)
+    if plot_dropping is not None and found.correlations:
+        save_figure(found.plot("dropping"), plot_dropping)
+    for path in (output, plot, plot_dropping):
+        if path is not None:
+            common.remark(f"wrote {path}", quiet)
+    if not found.complete:
+        common.remark(f"ended early, after {found.n} of {n} resamples", quiet)
+    report = {
+        "n": found.n, "complete": found.complete, "level": level, "coefficient": found.coefficient if found.correlations else None,
+        "edges": edges, "features": found.rows("features"), "strength": found.rows("strength"), "note": found.note,
+    }  # fmt: skip
+    common.emit(report, as_json, str(found))
+    return 0 if found.complete else common.EXIT_EARLY
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("learning from all rows ...") as status:
+        yield lambda done, total: status.update(f"sample {done:,} of {total:,}")

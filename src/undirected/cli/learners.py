@@ -1,0 +1,67 @@
+"""Options of the learners, shared by the commands that learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from undirected.cli import common
+from undirected.structure.names import learner_class
+
+# Options that belong to some learners only; without one the learner's own default counts.
+OWN = ("n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "C", "consistency", "gamma")
+
+
+class NumberOr(click.ParamType):  # type: ignore[type-arg]
+    """A number above zero, or one word."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.name = f"number|{word}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        if value == self.word:
+            return self.word
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor {self.word}", param, ctx)
+        if not 0 < number < float("inf"):
+            self.fail(f"{value}: it must be above zero", param, ctx)
+        return number
+
+
+learner_options = common.options(
+    click.option("--n-generated", type=click.IntRange(1), help="gssl: length of the list of candidates (1000000)."),
+    click.option("--threshold", type=click.IntRange(0), help="gssl: keep candidates generated more often than this (1)."),
+    click.option("--initial", type=click.Choice(["auto", "all", "positive"]), help="gssl: rows as all literals, or only true ones (auto)."),
+    click.option(
+        "--conversion",
+        type=click.Choice(["default", "prune", "prune-10", "prune-5", "nonzero"]),
+        help="dtsl, dt+l1: how trees become features (prune).",
+    ),
+    click.option("--kappa", type=NumberOr("auto"), help="dtsl, dt+l1: the smaller, the smaller the trees (0.01); auto: by held-out rows."),
+    click.option("--min-rows", type=click.FloatRange(0, min_open=True), help="dtsl, dt+l1: rows that each side of a split needs (10)."),
+    click.option("--C", "C", type=NumberOr("ebic"), help="l1, dt+l1: one over the penalty of the regressions (ebic)."),
+    click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and)."),
+    click.option("--gamma", type=click.FloatRange(0), help="l1, dt+l1: strictness of ebic (0.25)."),
+)
+
+
+def build(ctx: click.Context, algorithm: str, options: dict[str, Any], tuning: bool, seed: int) -> tuple[Any, dict[str, Any]]:
+    """The learner, and what is left of the options: those for reading."""
+    known = learner_class(algorithm)().get_params()
+    params = {name: options.pop(name) for name in ("tol", "prune", "threads", "memory", "time_budget")}
+    for name in (*OWN, "l1", "sd"):
+        value = options.pop(name)
+        given = ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+        if given and name not in known:
+            raise click.UsageError(f"--{name.replace('_', '-')} does not belong to {algorithm}")
+        if given and tuning:
+            raise click.UsageError(f"--{name.replace('_', '-')} is what --tune chooses; leave out one of the two")
+        if given:
+            params[name] = value
+    if "random_state" in known:
+        params["random_state"] = seed
+    return learner_class(algorithm)(**params), options

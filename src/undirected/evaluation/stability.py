@@ -1,0 +1,289 @@
+"""How much of a learned network to believe: resampling of rows, and dropping of cases."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from undirected.data.dataset import Dataset
+from undirected.data.readers import read_data
+from undirected.errors import DataError, ParameterError, Unconverged
+from undirected.features.conjunction import format_feature
+from undirected.kernels import default_threads
+from undirected.kernels.types import Array
+from undirected.network.graph import pair_weights
+from undirected.network.network import MarkovNetwork
+from undirected.weights.fit import one_blas_thread
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DROPPED = tuple(np.round(np.linspace(0.05, 0.75, 10), 4).tolist())
+CORRELATION, SHARE = 0.7, 0.95  # of the stability coefficient, as in the R package bootnet
+NOTE = (
+    "An interval that touches zero is no test under an L1 penalty or after a choice of edges: weights are drawn towards zero and "
+    "their distribution is not normal. Read the frequencies as how often an edge comes back, not as a probability that it is there."
+)
+
+
+@dataclass
+class Estimate:
+    """A quantity on all rows, and over the resamples: how often it was not zero, its mean and its interval."""
+
+    value: float
+    frequency: float
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass
+class Stability:
+    """The outcome of `bootstrap`. ``edges`` by pairs of names, ``features`` by text, ``strength`` (the sum of a variable's edge
+    strengths) by name; ``correlations`` of node strength with that on all rows by the share of rows dropped."""
+
+    n: int
+    level: float
+    edges: dict[tuple[str, str], Estimate]
+    features: dict[str, Estimate]
+    strength: dict[str, Estimate]
+    correlations: dict[float, list[float]]
+    complete: bool = True
+    note: str = field(default=NOTE, repr=False)
+
+    @property
+    def coefficient(self) -> float:
+        """The largest share of rows that can be dropped so that in 95 % of the samples node strength still has a correlation of
+        at least 0.7 with that on all rows; 0.25 is the least, 0.5 better, to read node strengths at all."""
+        good = 0.0
+        for dropped, values in sorted(self.correlations.items()):
+            if not values or np.mean(np.array(values) >= CORRELATION) < SHARE:
+                break
+            good = dropped
+        return good
+
+    def rows(self, kind: str = "edges") -> list[dict[str, Any]]:
+        """Of ``edges``, ``features`` or ``strength``: a row each, the most frequent and strongest first."""
+        if kind == "edges":
+            found: list[dict[str, Any]] = [{"a": a, "b": b, **vars(e)} for (a, b), e in self.edges.items()]
+        elif kind in ("features", "strength"):
+            name = "feature" if kind == "features" else "variable"
+            found = [{name: key, **vars(e)} for key, e in getattr(self, kind).items()]
+        else:
+            raise ParameterError(f"there is no table {kind!r}; choose edges, features or strength")
+        return sorted(found, key=lambda row: (-row["frequency"], -abs(row["value"])))
+
+    def to_frame(self, kind: str = "edges") -> Any:
+        """`rows` as a pandas frame (needs pandas)."""
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+
+        return pd.DataFrame(self.rows(kind))
+
+    def __str__(self) -> str:
+        shown = self.rows()[:30]
+        wide = max((len(row["a"] + row["b"]) + 3 for row in shown), default=4)
+        lines = [f"{'edge':{wide}} {'weight':>8} {'often':>6} {'from':>8} {'to':>8}"]
+        lines += [
+            f"{row['a'] + ' - ' + row['b']:{wide}} {row['value']:8.3f} {row['frequency']:6.0%} {row['low']:8.3f} {row['high']:8.3f}"
+            for row in shown
+        ]
+        if len(self.edges) > len(shown):
+            lines.append(f"... and {len(self.edges) - len(shown):,} more")
+        lines += ["", f"{self.n} resamples, intervals of {self.level:.0%}"]
+        if self.correlations:
+            lines.append(f"case-dropping stability of node strength: {self.coefficient:g} (at least 0.25, better 0.5)")
+        return "\n".join([*lines, self.note])
+
+    def plot(self, kind: str = "edges", **options: Any) -> Figure:
+        """A figure: ``edges`` sorted by weight with their intervals, or ``dropping``: correlations as cases are dropped."""
+        from undirected.plots.stability import draw_stability
+
+        return draw_stability(self, kind, **options)
+
+
+def bootstrap(
+    learner: Any,
+    data: Any,
+    n: int = 100,
+    *,
+    n_dropping: int | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+    threads: int | None = None,
+    time_budget: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Stability:
+    """Learn again from resamples of the rows: which edges and features come back, and how far their weights move.
+
+    A resample draws as many rows as there are, with replacement; distinct rows are only weighted anew, so that a resample costs
+    no more than a fit. Resamples run side by side, one on each core. Ctrl-C, or the end of the time budget, ends with the
+    resamples that are done.
+
+    Parameters
+    ----------
+    learner
+        Any learner with its settings.
+    data
+        A table, as `read_data` takes it.
+    n
+        Number of resamples.
+    n_dropping
+        Number of samples with rows left out for the case-dropping stability coefficient, spread over ten shares from 5 % to
+        75 %; as many as ``n`` by default, 0 for none.
+    level
+        Of the percentile intervals.
+    seed
+        The same seed, the same resamples, for any number of threads.
+    progress
+        Called as ``progress(samples done, samples)``.
+
+    Notes
+    -----
+    The stability coefficient is that of Epskamp, Borsboom and Fried, "Estimating psychological networks and their accuracy",
+    Behavior Research Methods 50, 2018.
+
+    Examples
+    --------
+    >>> import undirected
+    >>> data = undirected.datasets.exact_sample(undirected.datasets.grid_ising(3, 3, seed=1), 2000, seed=2)
+    >>> stable = undirected.bootstrap(undirected.L1(), data, n=20)
+    >>> stable.rows()[0]["frequency"]
+    1.0
+    """
+    if n < 1 or (n_dropping is not None and n_dropping < 0):
+        raise ParameterError(f"n={n}, n_dropping={n_dropping}: at least one resample is needed")
+    if not 0 < level < 1:
+        raise ParameterError(f"level={level}: between 0 and 1")
+    table = read_data(data, bins=learner.bins, missing=learner.missing)
+    table.require_complete("resampling")
+    rows = table.distinct
+    if not table.total_weight > 0 or not len(rows):
+        raise DataError(f"{table.source}: no row has a weight above zero")
+    deadline = None if time_budget is None else time.monotonic() + time_budget
+    whole = _learned(learner, rows, threads)
+    dropping = n if n_dropping is None else n_dropping
+    shares = [0.0] * n + [DROPPED[k % len(DROPPED)] for k in range(dropping)]
+    samples = (_resampled(rows, share, seed, k) for k, share in enumerate(shares))
+    found: dict[int, MarkovNetwork] = {}
+    workers = threads or default_threads()
+    complete = True
+    try:
+        with one_blas_thread():
+            for k, network in _mapped(lambda sample: _learned(learner, sample, 1), samples, workers, deadline):
+                found[k] = network
+                if progress is not None:
+                    progress(len(found), len(shares))
+    except KeyboardInterrupt:
+        complete = False
+    resampled = [found[k] for k in sorted(found) if k < n]
+    if not resampled:
+        raise DataError("no resample was finished; give it more time")
+    complete = complete and len(found) == len(shares)
+    correlations = _correlations(whole, {k: found[k] for k in found if k >= n}, shares)
+    return _collected(whole, resampled, level, correlations, complete)
+
+
+def _mapped(
+    function: Callable[[Dataset], MarkovNetwork], samples: Iterator[Dataset], workers: int, deadline: float | None
+) -> Iterator[tuple[int, MarkovNetwork]]:
+    """Results as they come, with few samples in memory at a time."""
+    with ThreadPoolExecutor(workers) as pool:
+        running: dict[Future[MarkovNetwork], int] = {}
+        numbered = enumerate(samples)
+        try:
+            while True:
+                late = deadline is not None and time.monotonic() > deadline
+                while not late and len(running) < 2 * workers and (job := next(numbered, None)) is not None:
+                    running[pool.submit(function, job[1])] = job[0]
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _learned(learner: Any, sample: Dataset, threads: int | None) -> MarkovNetwork:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Unconverged)
+        network: MarkovNetwork = clone(learner).set_params(threads=threads, progress=None).fit(sample).network_
+    return network
+
+
+def _resampled(rows: Dataset, dropped: float, seed: int, k: int) -> Dataset:
+    """As many rows with replacement, or a share left out; each sample has a generator of its own."""
+    rng = np.random.default_rng([seed, k])
+    total = rows.total_weight
+    whole = max(1, round(total))
+    if dropped == 0:
+        counts = rng.multinomial(whole, rows.weights / total) * (total / whole)
+    elif np.all(rows.weights == np.round(rows.weights)):
+        keep = max(1, round((1 - dropped) * whole))
+        counts = rng.multivariate_hypergeometric(rows.weights.astype(np.int64), keep, method="marginals").astype(float)
+    else:  # weights are not counts: distinct rows are the cases
+        chosen = rng.permutation(len(rows))[: max(1, round((1 - dropped) * len(rows)))]
+        counts = np.zeros(len(rows))
+        counts[chosen] = rows.weights[chosen]
+    kept = np.flatnonzero(counts > 0)
+    return Dataset(rows.domain, rows.codes[kept], counts[kept], rows.source)
+
+
+def _strengths(network: MarkovNetwork) -> Array:
+    out = np.zeros(len(network.domain))
+    for (a, b), (strength, _) in pair_weights(network.features, network.weights).items():
+        out[[a, b]] += strength
+    return out
+
+
+def _correlations(whole: MarkovNetwork, found: dict[int, MarkovNetwork], shares: Sequence[float]) -> dict[float, list[float]]:
+    """Of node strengths with those on all rows; a sample without any spread counts as uncorrelated."""
+    base = _strengths(whole)
+    out: dict[float, list[float]] = {}
+    for k in sorted(found):
+        other = _strengths(found[k])
+        value = float(np.corrcoef(base, other)[0, 1]) if len(base) > 1 and base.std() > 0 and other.std() > 0 else 0.0
+        out.setdefault(shares[k], []).append(value)
+    return dict(sorted(out.items()))
+
+
+def _collected(
+    whole: MarkovNetwork, resampled: list[MarkovNetwork], level: float, correlations: dict[float, list[float]], complete: bool
+) -> Stability:
+    names = whole.domain.names
+    edges: dict[tuple[int, int], list[float]] = {}
+    features: dict[tuple[int, ...], list[float]] = {}
+    for network in resampled:
+        for pair, (_, signed) in pair_weights(network.features, network.weights).items():
+            edges.setdefault(pair, []).append(signed)
+        for j in np.flatnonzero(network.weights):
+            features.setdefault(network.features[int(j)], []).append(float(network.weights[j]))
+    whole_edges = {pair: signed for pair, (_, signed) in pair_weights(whole.features, whole.weights).items()}
+    whole_features = {whole.features[int(j)]: float(whole.weights[j]) for j in np.flatnonzero(whole.weights)}
+    n = len(resampled)
+
+    def estimate(value: float, values: list[float]) -> Estimate:
+        filled = np.concatenate([values, np.zeros(n - len(values))])
+        low, high = np.quantile(filled, [(1 - level) / 2, (1 + level) / 2])
+        return Estimate(value, len(values) / n, float(filled.mean()), float(low), float(high))
+
+    strengths = np.array([_strengths(network) for network in resampled])
+    base = _strengths(whole)
+    return Stability(
+        n,
+        level,
+        {(names[a], names[b]): estimate(whole_edges.get((a, b), 0.0), edges.get((a, b), [])) for a, b in sorted({*edges, *whole_edges})},
+        {
+            format_feature(key, whole.domain): estimate(whole_features.get(key, 0.0), features.get(key, []))
+            for key in sorted({*features, *whole_features}, key=lambda key: (len(key), key))
+        },
+        {name: estimate(float(base[v]), [x for x in strengths[:, v].tolist() if x != 0]) for v, name in enumerate(names)},
+        correlations,
+        complete,
+    )
