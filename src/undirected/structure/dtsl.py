@@ -19,6 +19,7 @@ from undirected.structure.learner import Grid, Learner, Proposal
 from undirected.structure.trees import Trees, grow_trees
 
 CONVERSIONS = ("default", "prune", "prune-10", "prune-5", "nonzero")
+TIE = 1e-3
 KAPPAS = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
 
 
@@ -69,7 +70,9 @@ class DTSL(Learner):
     Deviations: (1) with more than two states a false branch excludes a state (``X!=v``), and ``nonzero`` drops the literals that
     the variable's first state satisfies; on two states this is the paper's rule. (2) Weights are learned to the optimum, not to
     Libra's early stop; ``time_budget`` stops early. (3) ``fit`` on its own uses ``kappa=0.01``; ``kappa="auto"`` or `tune`
-    restores the choice on validation data.
+    restores the choice on validation data. (4) Where several ``kappa`` give trees whose validation log-likelihoods differ by less
+    than a thousandth, `tune` tries them all and lets the pseudo-likelihood decide, chance having decided in the paper; a grid
+    with a number restores one.
 
     Examples
     --------
@@ -115,8 +118,8 @@ class DTSL(Learner):
         """One growing of trees serves every ``kappa``, and one ``kappa`` every conversion."""
         self._check()
         whole = grow_trees(data, self.min_rows, 1.0, self.threads)
-        for kappa in grid.get("kappa", [self.kappa]):
-            chosen = whole.choose_kappa(KAPPAS, valid)[0] if kappa == "auto" else float(kappa)
+        kappas = [k for given in grid.get("kappa", [self.kappa]) for k in (_best(whole, valid) if given == "auto" else [float(given)])]
+        for chosen in dict.fromkeys(kappas):
             self._keep(whole.cut(chosen), chosen)
             for conversion in grid.get("conversion", [self.conversion]):
                 yield Proposal({"kappa": chosen, "conversion": conversion}, convert(self.trees_, conversion))
@@ -137,6 +140,13 @@ class DTSL(Learner):
             raise ParameterError(f"kappa={self.kappa!r}: a number above 0 and at most 1, or 'auto'")
         if not self.min_rows > 0:
             raise ParameterError(f"min_rows={self.min_rows}: it must be above zero")
+
+
+def _best(trees: Trees, valid: Dataset) -> list[float]:
+    """The best of the paper's values, and those whose trees are as good but for a thousandth of the log-likelihood."""
+    best, values = trees.choose_kappa(KAPPAS, valid)
+    close = [k for k, value in zip(KAPPAS, values, strict=True) if value >= max(values) - TIE * abs(max(values))]
+    return [best, *(k for k in close if k != best)]
 
 
 def convert(trees: Trees, conversion: str) -> FeatureSet:
