@@ -20,7 +20,7 @@ def tables():
 
 def test_best_setting_equals_a_plain_loop(tables):
     grid = {"C": [0.02, 0.2], "consistency": ["and", "or"], "sd": [0.1, 1.0]}
-    tuned = tune(L1(), grid, *tables, search_tol=0)
+    tuned = tune(L1(), grid, *tables, search_tol=0, refine=False)
     scores = {}
     for c, way, sd in itertools.product(*grid.values()):
         scores[c, way, sd] = L1(C=c, consistency=way, sd=sd).fit(tables[0]).score(tables[1])
@@ -47,11 +47,11 @@ def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path, monkeypatch):
     path = tmp_path / "new" / "ledger.jsonl"
     real, calls = tuning._fit, []
 
-    def dies_at_third(*args):
+    def dies_at_third(*args, **options):
         calls.append(args)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(*args)
+        return real(*args, **options)
 
     monkeypatch.setattr(tuning, "_fit", dies_at_third)
     with pytest.raises(KeyboardInterrupt):
@@ -60,7 +60,7 @@ def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path, monkeypatch):
     with path.open("a") as file:
         file.write('{"owner": "cut in the mid')
     resumed = tune(DTSL(), grid, *tables, ledger=path)
-    assert len(calls) == 6  # two, one that died, two more, and the best at the full tolerance
+    assert len(calls) == 7  # two, one that died, two more, the best at the full tolerance, and values beside it
     assert resumed.settings == whole.settings
     np.testing.assert_array_equal(resumed.learner.network_.weights, whole.learner.network_.weights)
     for a, b in zip(resumed.rows, whole.rows, strict=True):
@@ -89,9 +89,9 @@ def test_dt_l1_takes_what_its_parts_left_in_the_ledger(tables, tmp_path, monkeyp
         tune(part, "quick", *tables, ledger=path)
     calls = []
     real = tuning._fit
-    monkeypatch.setattr(tuning, "_fit", lambda *args: calls.append(args) or real(*args))
+    monkeypatch.setattr(tuning, "_fit", lambda *args, **options: calls.append(args) or real(*args, **options))
     joined = tune(DTL1(), "quick", *tables, ledger=path)
-    assert len(calls) == 2  # the search over the joined features, and the best at the full tolerance
+    assert len(calls) == 3  # the search over the joined features, the best at the full tolerance, and values beside it
     assert joined.settings == alone.settings
     assert joined.valid_pll == alone.valid_pll
 
@@ -118,6 +118,17 @@ def test_a_ledger_that_cannot_be_written_or_read(tables, tmp_path):
 def test_without_validation_data_a_tenth_is_set_aside(tables):
     a, b = (tune(AllPairs(), {"l1": [1.0, 30.0]}, tables[0], seed=3).rows for _ in range(2))
     assert [r["valid_pll"] for r in a] == [r["valid_pll"] for r in b]
+
+
+def test_refining_tries_what_lies_between(tables):
+    plain, refined = (tune(AllPairs(l1=0.0), {"sd": [0.01, 1.0, 100.0]}, *tables, refine=flag) for flag in (False, True))
+    assert [row["sd"] for row in plain.rows] == [0.01, 1.0, 100.0]
+    assert plain.settings["sd"] == 1.0
+    assert [row["sd"] for row in refined.rows] == [0.01, 1.0, 100.0, 0.1, 10.0]
+    direct = {sd: AllPairs(l1=0.0, sd=sd).fit(tables[0]).score(tables[1]) for sd in (0.1, 1.0, 10.0)}
+    assert refined.settings["sd"] == max(direct, key=direct.get)
+    assert refined.valid_pll == pytest.approx(max(direct.values()), abs=1e-4)
+    assert refined.learner.sd == refined.settings["sd"]
 
 
 def test_bad_grids(tables):

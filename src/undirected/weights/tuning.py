@@ -93,6 +93,7 @@ def tune(
     *,
     ledger: str | os.PathLike[str] | None = None,
     search_tol: float | None = None,
+    refine: bool = True,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Tuned:
@@ -116,6 +117,8 @@ def tune(
         times this tolerance or earlier with its score falling, is given up, and that is its score. The best structure's
         settings that come within half a percent of the best score are then settled at ``tol``. ``search_tol=0`` fits every
         setting to ``tol``.
+    refine
+        At the end also try the values of ``sd`` halfway, in proportion, between the best and its neighbours in the grid.
     progress
         Called after each structure as ``progress(done, settings tried, best row so far)``.
 
@@ -133,7 +136,7 @@ def tune(
         train, valid = holdout(train, 0.1, seed)
     valid = read_data(valid, domain=train.domain, missing=learner.missing)
     found = search(learner, grid, train, valid, ledger, search_tol, progress)
-    fit = settle(learner, found, train, valid)
+    fit = settle(learner, found, train, valid, refine)
     settings = {**settings_of(found.best), "l1": fit.l1, "sd": fit.sd}
     fitted = type(learner)(**{**learner.get_params(), **settings})
     fitted.fit(train, start=fit)
@@ -189,8 +192,11 @@ def search(
     return Search(rows, features, complete)
 
 
-def settle(learner: Any, found: Search, train: Dataset, valid: Dataset) -> WeightFit:
-    """The best structure's promising settings at the learner's tolerance, best first; their rows are brought up to date."""
+def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: bool = True) -> WeightFit:
+    """The best structure's promising settings at the learner's tolerance, best first; their rows are brought up to date.
+
+    With ``refine``, then also between the best ``sd`` and its neighbours.
+    """
     structure = _structure(found.best)
     rivals = [row for row in found.rows if _structure(row) == structure]
     fits: dict[int, WeightFit] = {}
@@ -204,7 +210,22 @@ def settle(learner: Any, found: Search, train: Dataset, valid: Dataset) -> Weigh
             fits[k] = fit
             spent = rivals[k]["weights_seconds"] + fit.seconds
             rivals[k].update(_row(learner, {}, fit, valid, rivals[k]["structure_seconds"]), weights_seconds=spent)
-    return fits[max(fits, key=lambda k: rivals[k]["valid_pll"])]
+    first = max(fits, key=lambda k: rivals[k]["valid_pll"])
+    best, score = fits[first], rivals[first]["valid_pll"]
+    between = _between(best.sd, [row["sd"] for row in rivals]) if refine else []
+    pairs = [(best.l1, sd) for sd in between]
+    for fit in _fit(learner, found.features, train, pairs, learner.tol, learner.time_budget, start=best.weights) if pairs else []:
+        row = _row(learner, settings_of(rivals[first]), fit, valid, rivals[first]["structure_seconds"])
+        found.rows.append(row)
+        if row["valid_pll"] > score:
+            best, score = fit, row["valid_pll"]
+    return best
+
+
+def _between(value: float, grid: list[float]) -> list[float]:
+    """Geometric means of a value and its neighbours in the grid; infinity has no place between."""
+    below, above = (max((g for g in grid if g < value), default=0.0), min((g for g in grid if g > value), default=np.inf))
+    return [float(f"{np.sqrt(value * other):.3g}") for other in (below, above) if 0 < other < np.inf]
 
 
 def _fingerprint(features: FeatureSet) -> int:
@@ -252,12 +273,14 @@ def _fit(
     tol: float,
     budget: float | None,
     give_up: GiveUp | None = None,
+    start: Array | None = None,
 ) -> list[WeightFit]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Unconverged)  # told by the row
         fits = fit_path(
-            features, train, pairs, tol=tol, threads=learner.threads, memory=learner.memory, time_budget=budget, give_up=give_up
-        )
+            features, train, pairs, tol=tol, start=start, threads=learner.threads, memory=learner.memory, time_budget=budget,
+            give_up=give_up,
+        )  # fmt: skip
     if any(fit.stopped_by == "interrupt" for fit in fits):
         raise KeyboardInterrupt
     return fits
