@@ -60,7 +60,7 @@ class GiveUp(Protocol):
         """A setting is about to be solved from these weights."""
 
     def hopeless(self, weights: Array, near: bool) -> bool:
-        """Asked every few steps, and a last time, with ``near``, when the violation first falls to ``tol``."""
+        """Asked every few steps, and when the violation first falls to ``tol``; ``near`` if it is there."""
 
 
 def pseudo_gradient(weights: Array, gradient: Array, l1: float | Array) -> Array:
@@ -135,6 +135,7 @@ class _Run:
     def run(self, w: Array, max_iterations: int, deadline: float | None, callback: Callback | None, give_up: GiveUp | None) -> Outcome:
         stopped_by = "iterations"
         iteration = 0
+        been_near = False
         try:
             self.restrict(None)
             value, gradient, diagonal = self.evaluate(w, curvature=self.owner.metric is None)
@@ -145,11 +146,12 @@ class _Run:
                 violation = self.violation(slope)
                 if callback is not None:
                     callback(iteration, value, violation)
-                if give_up is not None and (violation <= give_up.tol or iteration % LOOK_EVERY == LOOK_EVERY - 1):
-                    if give_up.hopeless(w, violation <= give_up.tol):
+                near = give_up is not None and violation <= give_up.tol
+                if give_up is not None and ((near and not been_near) or iteration % LOOK_EVERY == LOOK_EVERY - 1):
+                    been_near = been_near or near
+                    if give_up.hopeless(w, near):
                         stopped_by = "given up"
                         break
-                    give_up = None if violation <= give_up.tol else give_up
                 if violation <= self.tol:
                     if not self.single and self.active is None:
                         stopped_by = "tolerance"
