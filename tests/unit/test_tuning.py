@@ -66,6 +66,13 @@ def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path, monkeypatch):
     for a, b in zip(resumed.rows, whole.rows, strict=True):
         assert {k: v for k, v in a.items() if "seconds" not in k} == {k: v for k, v in b.items() if "seconds" not in k}
     assert all(json.loads(line) for line in path.read_text().splitlines())
+    again = tune(DTSL(), grid, *tables, ledger=path)
+    assert len(calls) == 9  # the best at the full tolerance, and values beside it
+    assert again.features == whole.features
+    np.testing.assert_array_equal(again.learner.network_.weights, whole.learner.network_.weights)
+    path.write_text(path.read_text().replace('"literals": "', '"literals": "nonsense'))
+    with pytest.raises(FormatError, match="cannot be read"):
+        tune(DTSL(), grid, *tables, ledger=path)
 
 
 def test_searches_share_a_ledger_without_mixing(tables, tmp_path):
@@ -75,7 +82,7 @@ def test_searches_share_a_ledger_without_mixing(tables, tmp_path):
     for _ in range(2):
         for alone, (learner, grid, pair) in zip(apart, searches, strict=True):
             assert tune(learner, grid, *pair, ledger=path).valid_pll == alone.valid_pll
-        assert len(path.read_text().splitlines()) == 3
+        assert len(path.read_text().splitlines()) == 6  # for each a structure and the end
     path.write_text("hello\n")
     with pytest.raises(FormatError, match="not a ledger"):
         tune(AllPairs(), {"l1": [1.0]}, *tables, ledger=path)

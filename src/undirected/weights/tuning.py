@@ -156,6 +156,9 @@ def search(
     chosen = check_grid(learner, grid)
     tol = max(learner.tol, min(LOOSE, 1 / train.total_weight) if search_tol is None else search_tol)
     book = None if ledger is None else Ledger(Path(ledger), _owner(learner, chosen, train, valid, tol, search_tol))
+    finished = None if book is None else book.finished(train.domain)
+    if finished is not None:
+        return Search(*finished)
     pairs = list(itertools.product(chosen.get("l1", [learner.l1]), chosen.get("sd", [learner.sd])))
     rows: Rows = []
     weighed: dict[int, Rows] = {}
@@ -189,6 +192,8 @@ def search(
         if progress is not None:
             progress(done, len(rows), best)
         began = time.monotonic()
+    if book is not None and complete:
+        book.finish(rows, features)
     return Search(rows, features, complete)
 
 
