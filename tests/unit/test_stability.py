@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -96,12 +98,18 @@ def test_the_coefficient_by_its_definition():
 
 
 def test_weights_that_are_no_counts(table):
+    """Every row is a case then, and keeps its weight."""
     halves = Dataset(table.domain, table.codes, np.full(len(table), 0.5))
-    sample = _resampled(halves.distinct, 0.0, 0, 0)
+    sample = _resampled(halves, 0.0, 0, 0)
     assert sample.total_weight == pytest.approx(200)
-    odd = Dataset(table.domain, table.codes, np.linspace(0.1, 1, len(table)))
-    assert 0 < _resampled(odd.distinct, 0.3, 0, 0).total_weight < odd.total_weight
-    assert bootstrap(ChowLiu(), odd, n=2, n_dropping=2).n == 2
+    tiny = Dataset(table.domain, table.codes, np.linspace(0.1, 1, len(table)) / 1000)
+    assert 100 < len(_resampled(tiny, 0.0, 0, 0)) < 400
+    assert len(_resampled(tiny, 0.25, 0, 0)) == 300
+    small, large = (
+        bootstrap(ChowLiu(), Dataset(table.domain, table.codes, w), n=4, n_dropping=2) for w in (halves.weights, halves.weights * 3)
+    )
+    assert small.n == 4
+    assert [e.frequency for e in small.edges.values()] == [e.frequency for e in large.edges.values()]
 
 
 def test_ctrl_c_keeps_what_is_done(table):
@@ -110,10 +118,17 @@ def test_ctrl_c_keeps_what_is_done(table):
             raise KeyboardInterrupt
 
     found = bootstrap(ChowLiu(), table, n=50, threads=1, progress=stop)
-    assert not found.complete
+    assert found.stopped_by == "interrupt"
     assert found.n == 3
     with pytest.raises(DataError, match="no resample"):
         bootstrap(ChowLiu(), table, n=50, time_budget=0.0)
+    assert bootstrap(ChowLiu(), table, n=100_000, n_dropping=0, time_budget=0.5).stopped_by == "time"
+
+
+def test_warnings_come_back_afterwards(table):
+    before = list(warnings.filters)
+    bootstrap(ChowLiu(), table, n=8, threads=4)
+    assert warnings.filters == before
 
 
 def test_pictures_and_tables(table):

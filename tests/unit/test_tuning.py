@@ -138,6 +138,23 @@ def test_refining_tries_what_lies_between(tables):
     assert refined.learner.sd == refined.settings["sd"]
 
 
+def test_settings_and_score_belong_to_the_fit():
+    """Also where several structures are nearly equal and the full tolerance changes their order."""
+    truth = datasets.grid_ising(3, 3, seed=1)
+    for seed in range(12):
+        train, valid = (datasets.exact_sample(truth, 150, seed=100 * k + seed) for k in (1, 2))
+        tuned = tune(L1(), {"C": [0.1, 0.15, 0.2, 0.25], "consistency": ["and", "or"], "sd": [0.3, 1.0]}, train, valid)
+        assert tuned.valid_pll == tuned.fit.network().pll(valid)
+        again = L1(**tuned.settings).fit(train)
+        assert again.fit_.features == tuned.features
+        assert again.score(valid) == pytest.approx(tuned.valid_pll, abs=1e-4)
+
+
+def test_a_grid_with_infinity(tables):
+    tuned = tune(AllPairs(), {"l1": [1.0], "sd": [10.0, float("inf")]}, *tables)
+    assert [row["sd"] for row in tuned.rows] == [10.0, float("inf")]
+
+
 def test_bad_grids(tables):
     with pytest.raises(ParameterError, match="kapa"):
         tune(DTSL(), {"kapa": [1]}, *tables)

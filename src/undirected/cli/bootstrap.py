@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -75,10 +72,11 @@ def bootstrap(
     learner, reading = learners.build(ctx, algorithm, {**options, "time_budget": None}, False, seed)
     table = common.read_table(data, quiet, **reading)
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
-    with _progress(quiet) as progress:
+    with common.status_line(quiet, "learning from all rows ...") as show:
         found = resample(
-            learner, table, n, n_dropping=n_dropping, level=level, seed=seed, threads=threads, time_budget=budget, progress=progress
-        )
+            learner, table, n, n_dropping=n_dropping, level=level, seed=seed, threads=threads, time_budget=budget,
+            progress=show and (lambda done, total: show(f"sample {done:,} of {total:,}")),
+        )  # fmt: skip
     edges = found.rows()
     if output is not None:
         out = io.StringIO()
@@ -88,27 +86,18 @@ def bootstrap(
         write_whole(output, out.getvalue())
     if plot is not None:
         save_figure(found.plot("edges"), plot)
-    if plot_dropping is not None and found.correlations:
+    if not found.correlations:
+        plot_dropping = None
+    elif plot_dropping is not None:
         save_figure(found.plot("dropping"), plot_dropping)
     for path in (output, plot, plot_dropping):
         if path is not None:
             common.remark(f"wrote {path}", quiet)
-    if not found.complete:
-        common.remark(f"ended early, after {found.n} of {n} resamples", quiet)
+    if found.stopped_by:
+        common.remark(f"ended early by {found.stopped_by}, after {found.n} of {n} resamples", quiet)
     report = {
-        "n": found.n, "complete": found.complete, "level": level, "coefficient": found.coefficient if found.correlations else None,
+        "n": found.n, "stopped_by": found.stopped_by, "level": level, "coefficient": found.coefficient if found.correlations else None,
         "edges": edges, "features": found.rows("features"), "strength": found.rows("strength"), "note": found.note,
     }  # fmt: skip
     common.emit(report, as_json, str(found))
-    return 0 if found.complete else common.EXIT_EARLY
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("learning from all rows ...") as status:
-        yield lambda done, total: status.update(f"sample {done:,} of {total:,}")
+    return {None: 0, "interrupt": common.EXIT_INTERRUPTED}.get(found.stopped_by, common.EXIT_EARLY)

@@ -78,6 +78,15 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return apply
 
 
+missing_option = click.option(
+    "--missing",
+    type=click.Choice(["error", "drop", "mode", "state"]),
+    default="error",
+    show_default=True,
+    help="Missing cells: an error, drop the rows, fill in the most frequent state, or make them a state.",
+)
+memory_option = click.option("--memory", type=Bytes(), default="2GiB", show_default=True, help="Memory that row lists may take.")
+
 output_options = options(
     click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output."),
     click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks."),
@@ -89,13 +98,7 @@ read_options = options(
         "--format", "format_", type=click.Choice(["csv", "tsv", "basket", "libra", "parquet", "npz"]), help="Override the suffix."
     ),
     click.option("--header/--no-header", default=None, help="Whether the first line holds names (default: found out)."),
-    click.option(
-        "--missing",
-        type=click.Choice(["error", "drop", "mode", "state"]),
-        default="error",
-        show_default=True,
-        help="Missing cells: an error, drop the rows, fill in the most frequent state, or make them a state.",
-    ),
+    missing_option,
 )
 
 domain_options = options(
@@ -108,7 +111,7 @@ domain_options = options(
 compute_options = options(
     click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all); the result is the same for any number."),
     click.option("--time-budget", type=Seconds(), help="Stop after this long (60s, 5m) with the best weights so far."),
-    click.option("--memory", type=Bytes(), default="2GiB", show_default=True, help="Memory that row lists may take."),
+    memory_option,
 )
 
 weight_options = options(
@@ -165,19 +168,26 @@ def known_domain_options(reading: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def solver_progress(quiet: bool) -> Iterator[Callable[[int, float, float], None] | None]:
-    """A line on the terminal that follows the solver."""
+def status_line(quiet: bool, first: str) -> Iterator[Callable[[str], None] | None]:
+    """A line on the terminal that can be changed; None where nobody would see it."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("preparing ...") as status:
+    with Console(stderr=True).status(first) as status:
+        yield status.update
 
-        def show(iteration: int, objective: float, violation: float) -> None:
-            status.update(f"weights: step {iteration}, objective {objective:,.2f}, violation {violation:.1e}")
 
-        yield show
+@contextmanager
+def solver_progress(quiet: bool) -> Iterator[Callable[[int, float, float], None] | None]:
+    """A line on the terminal that follows the solver."""
+    with status_line(quiet, "preparing ...") as show:
+        yield show and (
+            lambda iteration, objective, violation: show(
+                f"weights: step {iteration}, objective {objective:,.2f}, violation {violation:.1e}"
+            )
+        )
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from undirected.cli import common
-from undirected.structure.names import LEARNERS
+from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
 
 if TYPE_CHECKING:
     from undirected.evaluation.comparison import Comparison
@@ -25,7 +25,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--learners", default="gssl,l1,dtsl,dt+l1,atomic", show_default=True, help=f"Of {', '.join(LEARNERS)}.")
+@click.option("--learners", default=",".join(DEFAULT_LEARNERS), show_default=True, help=f"Of {', '.join(LEARNERS)}.")
 @click.option("--datasets", help="Names or files, or 'all' for every benchmark set that is here; one without splits is divided at random.")
 @click.option("--paper-grids", is_flag=True, help="Try all settings the papers tried.")
 @click.option("--quick", is_flag=True, help="Try a few settings (the default).")
@@ -34,6 +34,9 @@ Examples:
 @click.option("--threads", type=click.IntRange(1, 4096), help="Cores for each of them (default: all, divided by --jobs).")
 @click.option("--time-budget", type=common.Seconds(), help="After this long a cell's search tries no further structure.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For dividing tables and drawing rows.")
+@click.option("--bins", type=click.IntRange(2), default=4, show_default=True, help="Bins for numeric columns.")
+@common.missing_option
+@common.memory_option
 @click.option("--plot", is_flag=True, help="Draw relative.svg, runtime.svg and, with several --sizes, curves.svg.")
 @click.option("-o", "--output", type=click.Path(file_okay=False), help="Folder for the results; started again, the work goes on there.")
 @common.output_options
@@ -47,6 +50,9 @@ def compare(
     threads: int | None,
     time_budget: float | None,
     seed: int,
+    bins: int,
+    missing: str,
+    memory: int,
     plot: bool,
     output: str | None,
     as_json: bool,
@@ -65,8 +71,9 @@ def compare(
             raise click.UsageError("name data sets, for instance --datasets digits, or nltcs,plants, or all")
         results = comparison.load_comparison(output)
     else:
+        names = [name.strip() for name in learners.split(",") if name.strip()]
         results = comparison.compare(
-            [name.strip() for name in learners.split(",") if name.strip()],
+            _made(names, bins=bins, missing=missing, memory=memory),
             _named(datasets),
             grid="paper" if paper_grids else "quick",
             sizes=_shares(sizes),
@@ -77,17 +84,27 @@ def compare(
             seed=seed,
             progress=lambda done, total, row: common.remark(f"{done}/{total}  {_told(row)}", quiet),
         )
-    wrote = _draw(results, Path(output)) if plot and output else []
-    if as_json:
-        common.emit(results.to_dict(), True, "")
-    else:
-        _print(results)
-    if output:
-        names = ("results.json", "results.csv", "results.md", *wrote)
-        common.remark(f"wrote {', '.join(str(Path(output) / name) for name in names)}", quiet)
+        if output:
+            wrote = ", ".join(str(Path(output) / name) for name in ("results.json", "results.csv", "results.md"))
+            common.remark(f"wrote {wrote}", quiet)
+    bold = (lambda text: click.style(text, bold=True)) if sys.stdout.isatty() else str
+    common.emit(results.to_dict(), as_json, results.to_text(bold))
     for row in results.errors:
         click.echo(f"undirected: {row['learner']} on {row['dataset']} failed: {row['error']}", err=True)
-    return 3 if results.errors else 0
+    if plot and output:
+        _draw(results, Path(output), quiet)
+    if not results.complete:
+        return common.EXIT_INTERRUPTED
+    if results.errors:
+        return 3
+    return 0 if all(row["complete"] for row in results.rows) else common.EXIT_EARLY
+
+
+def _made(names: list[str], **params: Any) -> dict[str, Any]:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise click.UsageError(f"--learners names {twice[0]} twice")
+    return {name: learner_class(name)(**params) for name in names}
 
 
 def _named(datasets: str) -> list[str]:
@@ -112,48 +129,18 @@ def _told(row: dict[str, Any]) -> str:
     name = f"{row['dataset']} {row['learner']}" + (f" on {row['fraction']:g} of the rows" if row["fraction"] != 1 else "")
     if "error" in row:
         return f"{name}: failed: {row['error']}"
-    return f"{name}: test NPLL {row['npll']:.4f}, {row['structure_seconds'] + row['weights_seconds']:.1f} s, {row['n_settings']} settings"
+    return f"{name}: test NPLL {row['npll']:.4f}, {row['seconds']:.1f} s, {row['n_settings']} settings"
 
 
-def _draw(results: Comparison, folder: Path) -> list[str]:
+def _draw(results: Comparison, folder: Path, quiet: bool) -> None:
     from undirected.plots import save_figure
 
     kinds = []
-    if len(results.learners) > 1:
+    if len(results.learners) > 1 and results.scores()[0]:
         kinds += ["relative", "runtime"]
     if len({row["fraction"] for row in results.rows}) > 1:
         kinds.append("curves")
     for kind in kinds:
         save_figure(results.plot(kind), folder / f"{kind}.svg")
-    return [f"{kind}.svg" for kind in kinds]
-
-
-def _print(results: Comparison) -> None:
-    """The table, the best in bold on a terminal and with a star anywhere."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    def started(head: list[str]) -> Table:
-        out = Table(box=None, pad_edge=False)
-        for k, name in enumerate(head):
-            out.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
-        return out
-
-    head, lines = results.table()
-    table = started(head)
-    for line in lines:
-        table.add_row(*(Text(text + " *" if best else text, style="bold" if best else "") for text, best in line))
-    table.add_section()
-    for cells in results.summary():
-        table.add_row(*cells)
-    console = Console(width=None if sys.stdout.isatty() else 10_000)
-    console.print(table)
-    if results.p_table():
-        others = started(results.p_table()[0])
-        for cells in results.p_table()[1:]:
-            others.add_row(*cells)
-        console.print()
-        console.print(others)
-    console.print()
-    console.print(*results.notes(), sep="\n", highlight=False)
+    drawn = ", ".join(str(folder / f"{kind}.svg") for kind in kinds)
+    common.remark(f"wrote {drawn}" if drawn else "nothing to draw: no data set has a score for two learners", quiet)

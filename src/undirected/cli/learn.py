@@ -107,7 +107,9 @@ def _tuned(
         common.remark(f"{done} structures, {tried} settings: best validation PLL {best['valid_pll']:.6f}", quiet)
 
     tuned = tune(learner, grid, table, valid, ledger=ledger, progress=told)
-    report |= {"settings": tuned.settings, "tried": tuned.rows}
+    report |= {"settings": tuned.settings, "tried": tuned.rows, "complete": tuned.complete}
+    if not tuned.complete:
+        lines.append("the time budget ended the search before all settings were tried")
     lines += [str(tuned), "best: " + ", ".join(f"{name} {value}" for name, value in tuned.settings.items())]
     return tuned.learner
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from undirected.data.dataset import Dataset
 from undirected.data.raw import RawTable
-from undirected.data.readers import SPLITS, binary_table, parse_digits, read_data, read_npz, read_raw
+from undirected.data.readers import SPLITS, binary_table, npz_splits, parse_digits, read_data, read_npz, read_raw
 from undirected.data.variables import Variable
 from undirected.errors import DataError, DownloadError, did_you_mean
 
@@ -102,9 +102,11 @@ def where(name: str) -> str:
 
 
 def has_splits(name: str) -> bool:
-    """Whether a name stands for training, validation and test rows; a single table or a file does not."""
-    local = local_files().get(name)
-    return name in BUILT_IN or (local.suffix == ".npz" if local is not None else name in benchmarks())
+    """Whether a name, or an ``.npz`` file, holds training, validation and test rows; a single table does not."""
+    path = local_files().get(name) or Path(name)
+    if path.suffix.lower() == ".npz" and path.exists():
+        return npz_splits(path) >= set(SPLITS)
+    return name in BUILT_IN or (name not in local_files() and name in benchmarks())
 
 
 def raw(name: str, split: str = "train") -> RawTable:

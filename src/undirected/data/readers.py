@@ -399,6 +399,15 @@ def read_npz(path: Path, split: str | None) -> RawTable:
         raise FormatError(f"{path}: its arrays do not make a table ({error})") from None
 
 
+def npz_splits(path: Path) -> set[str]:
+    """Which splits an ``.npz`` of packed benchmark splits holds; none if it is something else."""
+    try:
+        with np.load(path, allow_pickle=False) as z:
+            return set(SPLITS) & set(z.files) if "n_vars" in z.files else set()
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return set()  # reading it will tell
+
+
 def _from_arrays(path: Path, arrays: dict[str, Array], split: str | None) -> RawTable:
     source = str(path)
     if {"n_vars", "train"} <= arrays.keys():

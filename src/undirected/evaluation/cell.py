@@ -21,7 +21,7 @@ from undirected.data.files import write_whole
 from undirected.data.splits import holdout
 from undirected.errors import UndirectedError
 from undirected.weights.ledger import digest
-from undirected.weights.tuning import search, settings_of, settle
+from undirected.weights.tuning import lasting_params, search, settings_of, settle
 
 LENGTH = 8  # bytes before the job that tell how long it is
 
@@ -42,7 +42,7 @@ class Job:
 
     label: str
     learner: Any
-    grid: dict[str, list[Any]] | str
+    grid: dict[str, list[Any]]
     tables: Tables
     fraction: float
     seed: int
@@ -51,15 +51,20 @@ class Job:
 
     def identity(self) -> dict[str, Any]:
         """What the row depends on."""
-        ignored = ("progress", "threads", "memory")
-        params = {name: repr(value) for name, value in self.learner.get_params().items() if name not in ignored}
-        grid = self.grid if not isinstance(self.grid, str) else getattr(self.learner, f"{self.grid}_grid")
-        kind = f"{type(self.learner).__module__}.{type(self.learner).__qualname__}"
-        tables = [digest(t) for t in (self.tables.train, self.tables.valid, self.tables.test)]
         return {
-            "learner": kind, "params": params, "grid": json.loads(json.dumps(grid)), "tables": tables,
-            "fraction": self.fraction, "seed": self.seed,
-        }  # fmt: skip
+            "label": self.label,
+            "dataset": self.tables.name,
+            "learner": f"{type(self.learner).__module__}.{type(self.learner).__qualname__}",
+            "params": lasting_params(self.learner),
+            "grid": json.loads(json.dumps(self.grid)),
+            "tables": [digest(table) for table in (self.tables.train, self.tables.valid, self.tables.test)],
+            "fraction": self.fraction,
+            "seed": self.seed,
+        }
+
+    def failure(self, why: str) -> dict[str, Any]:
+        """The row of a cell that could not be filled."""
+        return {"learner": self.label, "dataset": self.tables.name, "fraction": self.fraction, "error": why}
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -68,7 +73,7 @@ def run(job: Job) -> dict[str, Any]:
     if job.fraction < 1:  # with one seed a smaller share is part of a larger
         train = holdout(train, job.fraction, job.seed)[1]
     found = search(job.learner, job.grid, train, job.tables.valid, job.ledger)
-    fit = settle(job.learner, found, train, job.tables.valid)
+    best, fit = settle(job.learner, found, train, job.tables.valid)
     pll = fit.network().pll(job.tables.test, job.learner.threads)
     used = fit.weights != 0
     return {
@@ -76,14 +81,15 @@ def run(job: Job) -> dict[str, Any]:
         "dataset": job.tables.name,
         "npll": pll / len(train.domain),
         "pll": pll,
-        "valid_pll": found.best["valid_pll"],
+        "valid_pll": best["valid_pll"],
         "n_features": len(fit.features),
         "n_nonzero": fit.n_nonzero,
         "mean_length": float(fit.features.lengths[used].mean()) if used.any() else 0.0,
         "structure_seconds": found.structure_seconds,
         "weights_seconds": found.weights_seconds,
+        "seconds": found.seconds,
         "peak_bytes": peak_bytes(),
-        "settings": {**settings_of(found.best), "l1": fit.l1, "sd": fit.sd},
+        "settings": settings_of(best),
         "n_settings": len(found.rows),
         "complete": found.complete,
         "converged": fit.converged,
@@ -125,10 +131,9 @@ def main() -> int:
     try:
         row = run(job)
     except UndirectedError as error:
-        row = {"learner": job.label, "dataset": job.tables.name, "fraction": job.fraction, "error": str(error)}
+        row = job.failure(str(error))
     except MemoryError:
-        text = "out of memory; give the learner a smaller `memory`, or use fewer --jobs"
-        row = {"learner": job.label, "dataset": job.tables.name, "fraction": job.fraction, "error": text}
+        row = job.failure("out of memory; give the learner a smaller `memory` (--memory), or use fewer --jobs")
     write_whole(job.row_file, json.dumps({"identity": job.identity(), "row": row}, indent=1) + "\n")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import tempfile
@@ -14,32 +15,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undirected.data.files import write_whole
+from undirected.data.files import check_writable, write_whole
 from undirected.data.readers import SPLITS, read_data
 from undirected.data.splits import holdout
 from undirected.errors import DataError, ParameterError
 from undirected.evaluation.cell import Job, Tables
 from undirected.evaluation.published import published
-from undirected.evaluation.runs import Row, file_name, finished, work
-from undirected.evaluation.significance import mean_ranks, wilcoxon_table
+from undirected.evaluation.runs import Row, Work, file_name, finished, locked
+from undirected.evaluation.significance import mean_ranks, wilcoxon_p
 from undirected.kernels import default_threads
 from undirected.kernels.types import Array
-from undirected.structure.names import learner_class
-from undirected.weights.tuning import check_grid
+from undirected.structure.learner import Learner
+from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
+from undirected.weights.tuning import aligned, check_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DEFAULT_LEARNERS = ("gssl", "l1", "dtsl", "dt+l1", "atomic")
 VALID_SHARE, TEST_SHARE = 0.1, 0.15  # of a table that comes without splits, as in the papers
 PUBLISHED = ("npll", "seconds", "structure_seconds", "weights_seconds", "n_features", "n_nonzero", "mean_length")
 
 
 @dataclass
 class Comparison:
-    """The outcome of `compare`: one row per learner, data set and share of the training rows."""
+    """The outcome of `compare`: one row per learner, data set and share of the training rows. Not ``complete`` if it was stopped."""
 
     rows: list[Row]
+    complete: bool = True
 
     @property
     def learners(self) -> list[str]:
@@ -53,23 +55,24 @@ class Comparison:
     def errors(self) -> list[Row]:
         return [row for row in self.rows if "error" in row]
 
-    def row(self, learner: str, dataset: str, fraction: float = 1.0) -> Row | None:
+    @property
+    def largest(self) -> float:
+        """The largest share of the training rows: the one the tables show."""
+        return float(max((row["fraction"] for row in self.rows), default=1.0))
+
+    def row(self, learner: str, dataset: str, fraction: float | None = None) -> Row | None:
         """The row of a cell, or None where it failed or was not asked for."""
+        share = self.largest if fraction is None else fraction
         for row in self.rows:
-            if (row["learner"], row["dataset"], row["fraction"]) == (learner, dataset, fraction) and "error" not in row:
+            if (row["learner"], row["dataset"], row["fraction"]) == (learner, dataset, share) and "error" not in row:
                 return row
         return None
 
-    def scores(self, metric: str = "npll") -> tuple[list[str], Array]:
-        """The data sets on which no learner failed, and a matrix of scores with a column per learner, on all training rows."""
-        full = [name for name in self.datasets if all(self.row(learner, name) for learner in self.learners)]
-        cells = [[self._value(learner, name, metric) for learner in self.learners] for name in full]
-        return full, np.array(cells, dtype=float).reshape(len(full), len(self.learners))
-
-    def _value(self, learner: str, dataset: str, metric: str) -> float:
-        row = self.row(learner, dataset)
-        assert row is not None
-        return float(row[metric])
+    def scores(self) -> tuple[list[str], Array]:
+        """The data sets on which every learner has a score, and a matrix of NPLLs with a column per learner."""
+        lines = {name: [self.row(learner, name) for learner in self.learners] for name in self.datasets}
+        full = {name: [row["npll"] for row in line if row] for name, line in lines.items() if all(line)}
+        return list(full), np.array(list(full.values()), dtype=float).reshape(len(full), len(self.learners))
 
     def ranks(self) -> dict[str, float]:
         """Each learner's mean rank over the data sets; 1 would be the best everywhere."""
@@ -79,15 +82,12 @@ class Comparison:
     def p_values(self) -> dict[tuple[str, str], float]:
         """Wilcoxon's signed-rank test between every two learners over the data sets, two-sided."""
         names, scores = self.scores()
-        if not names:
-            return {}
-        table = wilcoxon_table(scores)
-        return {
-            (a, b): float(table[i, j]) for i, a in enumerate(self.learners) for j, b in enumerate(self.learners) if i < j
-        }  # fmt: skip
+        pairs = itertools.combinations(range(len(self.learners)), 2) if names else ()
+        return {(self.learners[i], self.learners[j]): wilcoxon_p(scores[:, i], scores[:, j]) for i, j in pairs}
 
     def table(self) -> tuple[list[str], list[list[tuple[str, bool]]]]:
         """The heading, and per data set the cells as text with whether they are the best: test NPLL (published NPLL)."""
+        failed = {(row["learner"], row["dataset"]) for row in self.errors if row["fraction"] == self.largest}
         lines = []
         for name in self.datasets:
             cells = {learner: self.row(learner, name) for learner in self.learners}
@@ -96,7 +96,8 @@ class Comparison:
             for learner, row in cells.items():
                 value = published("npll", learner, name)
                 beside = f" ({value[0].value:.3f})" if value else ""
-                line.append(("failed" if row is None else f"{row['npll']:.4f}{beside}", row is not None and row["npll"] == best))
+                text = f"{row['npll']:.4f}{beside}" if row else "failed" if (learner, name) in failed else "-"
+                line.append((text, row is not None and row["npll"] == best))
             lines.append(line)
         return ["data set", *self.learners], lines
 
@@ -128,18 +129,30 @@ class Comparison:
         return lines
 
     def notes(self) -> list[str]:
+        """What the tables mean, and what is missing from them."""
         out = ["test NPLL, higher is better, * the best; in brackets the published value"]
         if self.p_table():
             out.append("Wilcoxon's signed-rank test over data sets, two-sided; in brackets wins and losses of the learner on the left")
         cut = [f"{row['learner']} on {row['dataset']}" for row in self.rows if not row.get("complete", True)]
         if cut:
             out.append(f"ended by the time budget before all settings were tried: {', '.join(cut)}")
+        if not self.complete:
+            out.append("stopped before all cells were done")
         return out
 
-    def __str__(self) -> str:
+    def to_text(self, mark: Callable[[str], str] = str) -> str:
+        """The tables for a terminal; ``mark`` may make the lines' best cells stand out."""
         head, lines = self.table()
-        blocks = [[head, *([text + (" *" if best else "") for text, best in line] for line in lines), *self.summary()], self.p_table()]
-        return "\n\n".join(["\n".join(_aligned(block)) for block in blocks if block] + ["\n".join(self.notes())])
+        plain = [[text + (" *" if best else "") for text, best in line] for line in lines]
+        shown = aligned([head, *plain, *self.summary()])
+        for k, line in enumerate(lines, 1):
+            for text, best in line:
+                shown[k] = shown[k].replace(text + " *", mark(text + " *")) if best else shown[k]
+        blocks = [shown, aligned(self.p_table()) if self.p_table() else [], self.notes()]
+        return "\n\n".join("\n".join(block) for block in blocks if block)
+
+    def __str__(self) -> str:
+        return self.to_text()
 
     def to_frame(self) -> Any:
         """The rows as a pandas frame, a column per setting (needs pandas)."""
@@ -202,7 +215,8 @@ def compare(
     Parameters
     ----------
     learners
-        Names (``"dtsl"``), learners, or a mapping of labels to either.
+        Names (``"dtsl"``), learners, or a mapping of labels to either. Classes of your own must be importable. All must agree
+        on ``bins`` and ``missing``, by which tables are read.
     datasets
         Names or files, ``(train, valid, test)``, or a mapping of labels to either. A table without splits is divided at random,
         15 % for testing and 10 % for validation.
@@ -213,10 +227,11 @@ def compare(
     folder
         Keeps finished cells and settings: a comparison that was killed, started again with the same folder, goes on where it
         stopped and ends with the same results. ``results.json``, ``.csv`` and ``.md`` are written there after every cell.
+        Ctrl-C returns the cells that are done.
     jobs, threads
         Data sets worked on at a time, and cores for each (all cores divided by ``jobs``).
     time_budget
-        Seconds after which a cell's search tries no further structure.
+        Seconds after which a cell's search tries no further structure; bringing the best to its tolerance comes after.
     progress
         Called as ``progress(cells done, cells, row)``.
 
@@ -238,43 +253,50 @@ def compare(
     bad = [share for share in sizes if not 0 < share <= 1]
     if bad or not sizes:
         raise ParameterError(f"sizes are shares of the training rows above 0 and at most 1, not {bad or 'nothing'}")
-    target = _made(folder)
     makers = _labelled_learners(learners)
     share = threads or max(1, default_threads() // jobs)
     for learner in makers.values():
         learner.set_params(threads=share, **({} if time_budget is None else {"time_budget": time_budget}))
-    grids = {label: _grid_for(grid, label, learner) for label, learner in makers.items()}
+    grids = _grids(grid, makers)
+    tables = _labelled_tables(datasets, seed, makers)
+    target = Path(folder)
     lanes = [
-        [
-            Job(label, learner, grids[label], tables, size, seed, *_places(target, tables.name, label, size))
-            for label, learner in makers.items()
-        ]
-        for tables in _labelled_tables(datasets, seed, next(iter(makers.values())))
+        [Job(label, learner, grids[label], each, size, seed, *_places(target, each.name, label, size)) for label, learner in makers.items()]
+        for each in tables
         for size in dict.fromkeys(sizes)
     ]
-    rows: dict[tuple[str, str, float], Row] = {}
-    total = sum(map(len, lanes))
+    _make(target)
+    with locked(target) as lock:
+        return _filled(lanes, target, jobs, lock, progress)
+
+
+def _filled(
+    lanes: list[list[Job]], target: Path, jobs: int, lock: int | None, progress: Callable[[int, int, Row], None] | None
+) -> Comparison:
+    order = [job for lane in lanes for job in lane]
+    rows = {id(job): _with_published(row) for job in order if (row := finished(job)) is not None}
+    by_name = {(job.label, job.tables.name, job.fraction): id(job) for job in order}
+
+    def so_far(complete: bool) -> Comparison:
+        found = Comparison([rows[id(job)] for job in order if id(job) in rows], complete)
+        found.save(target)
+        return found
 
     def tell(row: Row) -> None:
-        rows[row["learner"], row["dataset"], row["fraction"]] = _with_published(row)
-        so_far = [rows[key] for lane in lanes for job in lane if (key := (job.label, job.tables.name, job.fraction)) in rows]
-        Comparison(so_far).save(target)
+        row = _with_published(row)
+        rows[by_name[row["learner"], row["dataset"], row["fraction"]]] = row
+        so_far(len(rows) == len(order))
         if progress is not None:
-            progress(len(rows), total, row)
+            progress(len(rows), len(order), row)
 
-    todo = []
-    for lane in lanes:
-        missing = []
-        for job in lane:
-            row = finished(job)
-            if row is None:
-                missing.append(job)
-            else:
-                tell(row)
-        todo += [missing] if missing else []
-    if todo:
-        work(todo, jobs, target, tell)
-    return Comparison([rows[job.label, job.tables.name, job.fraction] for lane in lanes for job in lane])
+    todo = [missing for lane in lanes if (missing := [job for job in lane if id(job) not in rows])]
+    try:
+        Work(todo, tell, lock).run(min(jobs, len(todo)))
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        return so_far(False)
+    return so_far(True)
 
 
 def load_comparison(folder: str | os.PathLike[str]) -> Comparison:
@@ -288,18 +310,17 @@ def load_comparison(folder: str | os.PathLike[str]) -> Comparison:
         raise DataError(f"{path} is not a result of compare: {error}") from None
 
 
-def _made(folder: str | os.PathLike[str]) -> Path:
-    target = Path(folder)
+def _make(target: Path) -> None:
     try:
         for part in ("cells", "ledgers"):
             (target / part).mkdir(parents=True, exist_ok=True)
+            check_writable(target / part / "new")
     except OSError as error:
         raise DataError(f"the folder {target} cannot be used: {error}") from None
-    return target
 
 
 def _places(target: Path, dataset: str, label: str, size: float) -> tuple[Path, Path]:
-    parts = (dataset,) if size == 1 else (dataset, f"{size:g}")
+    parts = (dataset,) if size == 1 else (dataset, repr(size))
     return target / "cells" / f"{file_name(*parts, label)}.json", target / "ledgers" / f"{file_name(*parts)}.jsonl"
 
 
@@ -313,20 +334,26 @@ def _labelled_learners(learners: Sequence[Any] | Mapping[str, Any]) -> dict[str,
     for label, given in pairs:
         if label in found:
             raise ParameterError(f"two learners are called {label!r}; give a mapping of labels to learners")
-        found[label] = learner_class(given)() if isinstance(given, str) else type(given)(**given.get_params())
+        made = learner_class(given)() if isinstance(given, str) else given() if isinstance(given, type) else given
+        if not isinstance(made, Learner):
+            raise ParameterError(f"{given!r} is not a learner; choose one of {', '.join(LEARNERS)}, or give one of the classes")
+        found[label] = type(made)(**made.get_params())
     return found
 
 
 def _label(given: Any) -> str:
-    return given if isinstance(given, str) else type(given).__name__
+    return given if isinstance(given, str) else (given if isinstance(given, type) else type(given)).__name__
 
 
-def _grid_for(grid: str | Mapping[str, Any], label: str, learner: Any) -> dict[str, list[Any]]:
-    chosen = grid if isinstance(grid, str) else grid.get(label, "quick")
-    return check_grid(learner, chosen)
+def _grids(grid: str | Mapping[str, Any], makers: dict[str, Any]) -> dict[str, dict[str, list[Any]]]:
+    if not isinstance(grid, str):
+        unknown = [label for label in grid if label not in makers]
+        if unknown:
+            raise ParameterError(f"grid names {unknown[0]!r}, which is not one of {', '.join(makers)}")
+    return {label: check_grid(made, grid if isinstance(grid, str) else grid.get(label, "quick")) for label, made in makers.items()}
 
 
-def _labelled_tables(datasets: Iterable[Any] | Mapping[str, Any], seed: int, learner: Any) -> list[Tables]:
+def _labelled_tables(datasets: Iterable[Any] | Mapping[str, Any], seed: int, makers: dict[str, Any]) -> list[Tables]:
     if isinstance(datasets, str):
         datasets = [datasets]
     if isinstance(datasets, Mapping):
@@ -339,15 +366,19 @@ def _labelled_tables(datasets: Iterable[Any] | Mapping[str, Any], seed: int, lea
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ParameterError(f"the data set {sorted(twice)[0]!r} is named twice")
-    how = {"bins": learner.bins, "missing": learner.missing}
+    ways = {(made.bins, made.missing) for made in makers.values()}
+    if len(ways) > 1:
+        raise ParameterError("the learners differ in bins or missing; a comparison reads each table one way for all")
+    bins, missing = ways.pop()
+    how = {"bins": bins, "missing": missing}
     return [_tables(name, given, seed, how) for name, given in pairs]
 
 
 def _tables(name: str, given: Any, seed: int, how: dict[str, Any]) -> Tables:
     from undirected.data.catalog import has_splits
 
-    if isinstance(given, str) and has_splits(given):
-        given = [f"{given}:{split}" for split in SPLITS]
+    if isinstance(given, str | os.PathLike) and has_splits(os.fspath(given)):
+        given = [f"{os.fspath(given)}:{split}" for split in SPLITS]
     if isinstance(given, list | tuple):
         if len(given) != len(SPLITS):
             raise ParameterError(f"{name}: three tables are needed ({', '.join(SPLITS)}), or one that is divided at random")
@@ -364,20 +395,13 @@ def _tables(name: str, given: Any, seed: int, how: dict[str, Any]) -> Tables:
 def _with_published(row: Row) -> Row:
     if "error" in row:
         return row
-    seconds = row["structure_seconds"] + row["weights_seconds"]
-    row = {**row, "seconds": seconds}
+    row = dict(row)
     for metric in PUBLISHED:
         values = published(metric, row["learner"], row["dataset"]) if row["fraction"] == 1 else []
         row[f"published_{metric}"] = values[0].value if values else None
         if values and metric == "npll":
             row["published_source"] = values[0].source
     return row
-
-
-def _aligned(lines: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = ([c.rjust(w) if k else c.ljust(w) for k, (c, w) in enumerate(zip(line, widths, strict=True))] for line in lines)
-    return ["  ".join(line).rstrip() for line in padded]
 
 
 def _markdown(lines: list[list[str]]) -> str:

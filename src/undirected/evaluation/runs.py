@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import pickle
@@ -27,83 +28,105 @@ def finished(job: Job) -> Row | None:
     """The row of a cell, if the folder holds it and it was made of the same things; failed cells are tried again."""
     try:
         found = json.loads(job.row_file.read_text("utf8"))
+        identity, row = found["identity"], dict(found["row"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{job.row_file} is not a finished cell ({error}); delete it") from None
-    row: Row = found["row"]
-    return row if found["identity"] == job.identity() and "error" not in row else None
+    return row if identity == job.identity() and "error" not in row else None
 
 
-def work(lanes: list[list[Job]], jobs: int, folder: Path, told: Told) -> None:
-    """Run lanes of cells, ``jobs`` lanes at a time; the cells of a lane, which share a ledger, one after the other."""
-    with locked(folder) as lock:
-        waiting = iter(lanes)
-        taking = threading.Lock()
-        running: set[subprocess.Popen[bytes]] = set()
-        trouble: list[BaseException] = []
+class Work:
+    """Lanes of cells, several at a time, each cell in a process of its own; the cells of a lane, which share a ledger, run one
+    after the other."""
 
-        def worker() -> None:
-            while not trouble:
-                with taking:
-                    lane = next(waiting, None)
-                if lane is None:
-                    return
-                try:
-                    for job in lane:
-                        if not trouble:
-                            told(_one(job, running, lock))
-                except BaseException as error:
-                    trouble.append(error)
+    def __init__(self, lanes: list[list[Job]], told: Told, lock: int | None) -> None:
+        self._waiting = iter(lanes)
+        self._told, self._lock = told, lock
+        self._guard = threading.RLock()  # around everything below, and around telling
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+        self._trouble: BaseException | None = None
 
-        threads = [threading.Thread(target=worker, daemon=True) for _ in range(min(jobs, len(lanes)))]
+    def run(self, jobs: int) -> None:
+        """To the end, or until something raises or Ctrl-C is pressed; no process is left behind."""
+        threads = [threading.Thread(target=self._worker, daemon=True) for _ in range(jobs)]
         try:
             for thread in threads:
                 thread.start()
             for thread in threads:
                 while thread.is_alive():  # a join without a limit would not see Ctrl-C everywhere
                     thread.join(0.2)
-        except BaseException as error:
-            trouble.append(error)
-            raise
         finally:
-            if trouble:
-                for process in list(running):
-                    process.kill()
-        if trouble:
-            raise trouble[0]
+            self._stop()
+            for thread in threads:
+                thread.join()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def _stop(self) -> None:
+        with self._guard:
+            self._stopped = True
+            for process in self._running:
+                process.kill()
+
+    def _worker(self) -> None:
+        while not self._stopped:
+            with self._guard:
+                lane = next(self._waiting, [])
+            if not lane:
+                return
+            try:
+                for job in lane:
+                    row = self._one(job)
+                    with self._guard:
+                        if self._stopped:
+                            return
+                        self._told(row)
+            except BaseException as error:
+                self._trouble = error
+                self._stop()
+
+    def _one(self, job: Job) -> Row:
+        try:
+            content = pickle.dumps(job)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ParameterError(f"{job.label} cannot be sent to a process of its own: {error}") from None
+        with self._guard:
+            if self._stopped:
+                return job.failure("stopped")
+            process = _started(self._lock)
+            self._running.add(process)
+        with process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            with contextlib.suppress(BrokenPipeError):  # it ended before reading; its exit code tells more
+                process.stdin.write(len(content).to_bytes(LENGTH, "little") + content)
+                process.stdin.flush()
+            remarks = process.stderr.read().decode(errors="replace")
+            code = process.wait()
+        with self._guard:
+            self._running.discard(process)
+        if code == 0:
+            found: Row = json.loads(job.row_file.read_text("utf8"))["row"]
+            return found
+        last = (remarks.strip().splitlines() or [""])[-1]
+        if code < 0:
+            return job.failure(f"killed by signal {-code}, perhaps for want of memory. {last}")
+        return job.failure(f"ended with code {code}: {last}")
 
 
-def _one(job: Job, running: set[subprocess.Popen[bytes]], lock: int | None) -> Row:
-    try:
-        content = pickle.dumps(job)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ParameterError(f"{job.label} cannot be sent to a process of its own: {error}") from None
-    process = subprocess.Popen(
-        [sys.executable, "-m", "undirected.evaluation.cell"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+def _started(lock: int | None) -> subprocess.Popen[bytes]:
+    """A process for a cell: it finds what this one finds, and Ctrl-C on the terminal is left to this one."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "undirected.evaluation.cell"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         pass_fds=() if lock is None else (lock,),
-    )  # fmt: skip
-    running.add(process)
-    try:
-        assert process.stdin is not None
-        assert process.stderr is not None
-        with contextlib.suppress(BrokenPipeError):  # it ended before reading; its exit code tells more
-            process.stdin.write(len(content).to_bytes(LENGTH, "little") + content)
-            process.stdin.flush()
-        remarks = process.stderr.read().decode(errors="replace")
-        code = process.wait()
-    finally:
-        running.discard(process)
-        for pipe in (process.stdin, process.stderr):
-            with contextlib.suppress(BrokenPipeError):
-                if pipe is not None:
-                    pipe.close()
-    if code == 0:
-        found: Row = json.loads(job.row_file.read_text("utf8"))["row"]
-        return found
-    last = (remarks.strip().splitlines() or [""])[-1]
-    why = f"killed by signal {-code}, perhaps for want of memory. {last}" if code < 0 else f"ended with code {code}: {last}"
-    return {"learner": job.label, "dataset": job.tables.name, "fraction": job.fraction, "error": why}
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
 
 
 @contextlib.contextmanager
@@ -115,7 +138,10 @@ def locked(folder: Path) -> Iterator[int | None]:
     except ImportError:  # a system without such locks
         yield None
         return
-    lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise DataError(f"the folder {folder} cannot be used: {error}") from None
     try:
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
@@ -131,6 +157,8 @@ def locked(folder: Path) -> Iterator[int | None]:
         os.close(lock)
 
 
-def file_name(*parts: Any) -> str:
-    """A file name from names that may hold anything."""
-    return "--".join(re.sub(r"[^\w.+-]", "_", str(part)) for part in parts)
+def file_name(*parts: str) -> str:
+    """A file name from names that may hold anything; names that had to be changed get a fingerprint."""
+    plain = "--".join(re.sub(r"[^\w.+-]", "_", part) for part in parts)
+    given = "--".join(parts)
+    return plain if plain == given else f"{plain[:80]}--{hashlib.sha256(given.encode()).hexdigest()[:10]}"

@@ -19,10 +19,3 @@ def wilcoxon_p(a: Array, b: Array) -> float:
     if not difference.any():
         return 1.0
     return float(wilcoxon(difference).pvalue)
-
-
-def wilcoxon_table(scores: Array) -> Array:
-    """`wilcoxon_p` between all columns; the diagonal is 1."""
-    scores = np.asarray(scores, dtype=float)
-    n = scores.shape[1]
-    return np.array([[1.0 if i == j else wilcoxon_p(scores[:, i], scores[:, j]) for j in range(n)] for i in range(n)])

@@ -25,9 +25,9 @@ def draw_comparison(results: Comparison, kind: str = "relative", **options: Any)
 
     Independent variables and Chow-Liu trees, which would flatten the others, are left out where two others are left.
     """
-    drawn = [learner for learner in results.learners if learner not in FLOORS]
+    drawn = [learner for learner in results.learners if learner not in FLOORS or learner == options.get("reference")]
     if len(drawn) > 1:
-        results = Comparison([row for row in results.rows if row["learner"] in drawn])
+        results = Comparison([row for row in results.rows if row["learner"] in drawn], results.complete)
     drawing = {"relative": draw_relative, "runtime": draw_runtime, "curves": draw_curves}.get(kind)
     if drawing is None:
         raise ParameterError(f"there is no figure {kind!r}; choose one of {', '.join(KINDS)}")

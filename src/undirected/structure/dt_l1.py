@@ -11,7 +11,7 @@ from undirected.network.network import MEMORY
 from undirected.structure.dtsl import DTSL
 from undirected.structure.l1 import L1
 from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, LedgerPath, Proposal
-from undirected.weights.tuning import search, settings_of
+from undirected.weights.tuning import Search, search, settings_of
 
 
 class DTL1(Learner):
@@ -90,19 +90,28 @@ class DTL1(Learner):
     ) -> Iterator[Proposal]:
         """The best features of each, by validation pseudo-likelihood over its own part of the grid.
 
-        What `DTSL` and `L1` have in the ledger is not done again; the seconds count all their work, weights included.
+        Where several ``kappa`` are equally good for the trees, the features of each are joined in turn. What `DTSL` and `L1` have
+        in the ledger is not done again; the seconds count all their work, weights included.
         """
-        seconds = 0.0
-        settings: dict[str, Any] = {}
-        features = FeatureSet.atomic(data.domain)
+        parts: dict[type[Learner], Search] = {}
         for kind in (DTSL, L1):
             part = self._part(kind)
+            if self.time_budget is not None:
+                part.time_budget = max(0.0, self.time_budget - sum(found.seconds for found in parts.values()))
             own = {name: values for name, values in grid.items() if name in part.get_params()}
-            found = search(part, own, data, valid, ledger, search_tol)
-            settings |= {name: value for name, value in settings_of(found.best).items() if name not in WEIGHT_SETTINGS}
-            features = features.union(found.features)
-            seconds += found.seconds
-        yield Proposal(settings, features, seconds)
+            parts[kind] = search(part, own, data, valid, ledger, search_tol)
+        pairs = _structural(parts[L1].best)
+        best = {row["kappa"]: row for row in sorted(parts[DTSL].rows, key=lambda row: row["valid_pll"])}  # the best of each
+        seconds, complete = sum(found.seconds for found in parts.values()), all(found.complete for found in parts.values())
+        for row in sorted(best.values(), key=lambda row: -row["valid_pll"]):
+            trees = _structural(row)
+            features = parts[DTSL].features if row is parts[DTSL].best else self._part(DTSL).set_params(**trees).propose(data)
+            yield Proposal({**trees, **pairs}, features.union(parts[L1].features), seconds, complete)
+            seconds = 0.0
 
     def _part(self, kind: type[Learner]) -> Learner:
         return kind(**{name: value for name, value in self.get_params().items() if name in kind._get_param_names()})
+
+
+def _structural(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings_of(row).items() if name not in WEIGHT_SETTINGS}

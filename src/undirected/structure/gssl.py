@@ -78,8 +78,8 @@ class GSSL(Learner):
     """
 
     paper_grid: ClassVar[Grid] = {
+        "threshold": [5, 2, 1],  # strict ones first: a time budget then leaves out the largest models
         "n_generated": [500_000, 1_000_000, 2_000_000, 5_000_000],
-        "threshold": [5, 2, 1],  # small models first: a time budget then leaves out the largest
         "initial": ["positive", "all"],
         "l1": [1.0, 5.0, 10.0],
         "sd": [0.1, 0.5, 1.0],

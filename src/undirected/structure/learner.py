@@ -44,11 +44,12 @@ SHARED_PARAMETERS = """
 
 class Proposal(NamedTuple):
     """A structural setting and the features it gives, atomic ones not yet added; ``seconds`` if the clock cannot tell them, parts
-    of the work having been found in a ledger."""
+    of the work having been found in a ledger; not ``complete`` if a time budget cut the search for it."""
 
     settings: dict[str, Any]
     features: FeatureSet
     seconds: float | None = None
+    complete: bool = True
 
 
 class Learner(BaseEstimator):  # type: ignore[misc]

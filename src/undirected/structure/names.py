@@ -20,6 +20,7 @@ LEARNERS = {
     "chow-liu": "chow_liu.ChowLiu",
     "atomic": "atomic.Atomic",
 }
+DEFAULT_LEARNERS = ("gssl", "l1", "dtsl", "dt+l1", "atomic")  # of a comparison
 
 
 def learner_class(name: str) -> Callable[..., Learner]:

@@ -44,7 +44,7 @@ class Ledger:
             raise FormatError(f"{path} cannot serve as a ledger: {error}") from None
 
     def _read(self) -> None:
-        whole, _, cut = self.path.read_text(encoding="utf-8").rpartition("\n")
+        whole, _, cut = self.path.read_bytes().decode("utf-8").rpartition("\n")
         try:
             entries = [json.loads(line) for line in whole.split("\n") if line]
             own = [entry for entry in entries if entry["owner"] == self.owner]
@@ -55,7 +55,7 @@ class Ledger:
         except (ValueError, KeyError, TypeError):
             raise FormatError(f"{self.path} is not a ledger of tune; name another file or delete it") from None
         if cut:  # a line that a kill cut short counts for nothing
-            with self.path.open("r+", encoding="utf-8") as file:
+            with self.path.open("r+b") as file:
                 file.truncate(len((whole + "\n").encode() if whole else b""))
 
     def find(self, settings: dict[str, Any]) -> Rows | None:
@@ -82,8 +82,8 @@ class Ledger:
 
     def _append(self, entry: dict[str, Any]) -> None:
         try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry) + "\n")
+            with self.path.open("ab") as file:
+                file.write(json.dumps(entry).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

@@ -66,6 +66,9 @@ def solve_nodewise(objective: PseudoLikelihood, penalty: Array, start: Array, to
             t[poor] *= 0.5
         t[poor] = 0
         if not (t > 0).any():
+            if single:
+                single = False
+                continue
             break  # no variable can be improved: the limit of the arithmetic
         new = w + t[targets] * step
         new[(t[targets] == 1) & (np.abs(new) < 1e-14)] = 0

@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,8 @@ Progress = Callable[[int, int, dict[str, Any]], None]
 @dataclass
 class Tuned:
     """The outcome of `tune`: ``learner`` is fitted with the best ``settings``, ``fit`` holds its weights; ``rows`` are all that were
-    tried, each with its settings, ``valid_pll``, ``n_features`` and seconds; ``features`` are those of the best."""
+    tried, each with its settings, ``valid_pll``, ``n_features`` and seconds; ``features`` are those of the best. Not ``complete`` if
+    the time budget ended the search."""
 
     learner: Any
     settings: dict[str, Any]
@@ -44,6 +45,7 @@ class Tuned:
     rows: Rows
     features: FeatureSet = field(repr=False)
     fit: WeightFit = field(repr=False)
+    complete: bool = True
 
     def to_frame(self) -> Any:
         """The rows as a pandas frame (needs pandas)."""
@@ -54,9 +56,14 @@ class Tuned:
     def __str__(self) -> str:
         names = [name for name in self.rows[0] if name not in ("structure_seconds", "weights_seconds")]
         ranked = sorted(self.rows, key=lambda row: -row["valid_pll"])
-        cells = [names, *([_shown(row[name]) for name in names] for row in ranked)]
-        widths = [max(len(row[k]) for row in cells) for k in range(len(names))]
-        return "\n".join("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in cells)
+        return "\n".join(aligned([names, *([_shown(row[name]) for name in names] for row in ranked)]))
+
+
+def aligned(lines: list[list[str]]) -> list[str]:
+    """Columns of equal width, all but the first to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ([c.rjust(w) if k else c.ljust(w) for k, (c, w) in enumerate(zip(line, widths, strict=True))] for line in lines)
+    return ["  ".join(line).rstrip() for line in padded]
 
 
 @dataclass
@@ -136,11 +143,11 @@ def tune(
         train, valid = holdout(train, 0.1, seed)
     valid = read_data(valid, domain=train.domain, missing=learner.missing)
     found = search(learner, grid, train, valid, ledger, search_tol, progress)
-    fit = settle(learner, found, train, valid, refine)
-    settings = {**settings_of(found.best), "l1": fit.l1, "sd": fit.sd}
+    row, fit = settle(learner, found, train, valid, refine)
+    settings = settings_of(row)
     fitted = type(learner)(**{**learner.get_params(), **settings})
     fitted.fit(train, start=fit)
-    return Tuned(fitted, settings, found.best["valid_pll"], found.rows, found.features, fit)
+    return Tuned(fitted, settings, row["valid_pll"], found.rows, found.features, fit, found.complete)
 
 
 def search(
@@ -167,12 +174,13 @@ def search(
     complete = True
     began = time.monotonic()
     for done, proposal in enumerate(learner.proposals(train, valid, chosen, ledger, search_tol), 1):
-        left = None if learner.time_budget is None else learner.time_budget - Search(rows, features).seconds
-        if left is not None and left <= 0:
+        seconds = time.monotonic() - began if proposal.seconds is None else proposal.seconds
+        complete = complete and proposal.complete
+        left = None if learner.time_budget is None else learner.time_budget - Search(rows, features).seconds - seconds
+        if left is not None and left <= 0 and rows:
             complete = False
             break
         candidates = proposal.features.union(atoms)
-        seconds = time.monotonic() - began if proposal.seconds is None else proposal.seconds
         found = None if book is None else book.find(proposal.settings)
         if found is None:
             same = weighed.get(_fingerprint(candidates))
@@ -182,7 +190,8 @@ def search(
                 race = None if search_tol == 0 else Race(learner, candidates, valid, best["valid_pll"], LOOK * tol)
                 fits = _fit(learner, candidates, train, pairs, tol, left, race)
                 found = [_row(learner, proposal.settings, fit, valid, seconds) for fit in fits]
-            if book is not None:
+                complete = complete and all(fit.stopped_by != "time" for fit in fits)
+            if book is not None and complete:
                 book.add(proposal.settings, found)
         weighed.setdefault(_fingerprint(candidates), found)
         rows += found
@@ -197,8 +206,10 @@ def search(
     return Search(rows, features, complete)
 
 
-def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: bool = True) -> WeightFit:
+def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: bool = True) -> tuple[dict[str, Any], WeightFit]:
     """The best structure's promising settings at the learner's tolerance, best first; their rows are brought up to date.
+
+    Returns the row and the weights of the best of them.
 
     With ``refine``, then also between the best ``sd`` and its neighbours.
     """
@@ -216,21 +227,21 @@ def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: 
             spent = rivals[k]["weights_seconds"] + fit.seconds
             rivals[k].update(_row(learner, {}, fit, valid, rivals[k]["structure_seconds"]), weights_seconds=spent)
     first = max(fits, key=lambda k: rivals[k]["valid_pll"])
-    best, score = fits[first], rivals[first]["valid_pll"]
+    best, row = fits[first], rivals[first]
     between = _between(best.sd, [row["sd"] for row in rivals]) if refine else []
     pairs = [(best.l1, sd) for sd in between]
     for fit in _fit(learner, found.features, train, pairs, learner.tol, learner.time_budget, start=best.weights) if pairs else []:
-        row = _row(learner, settings_of(rivals[first]), fit, valid, rivals[first]["structure_seconds"])
-        found.rows.append(row)
-        if row["valid_pll"] > score:
-            best, score = fit, row["valid_pll"]
-    return best
+        new = _row(learner, settings_of(rivals[first]), fit, valid, rivals[first]["structure_seconds"])
+        found.rows.append(new)
+        if new["valid_pll"] > row["valid_pll"]:
+            best, row = fit, new
+    return row, best
 
 
 def _between(value: float, grid: list[float]) -> list[float]:
     """Geometric means of a value and its neighbours in the grid; infinity has no place between."""
     below, above = (max((g for g in grid if g < value), default=0.0), min((g for g in grid if g > value), default=np.inf))
-    return [float(f"{np.sqrt(value * other):.3g}") for other in (below, above) if 0 < other < np.inf]
+    return [float(f"{np.sqrt(value * other):.3g}") for other in (below, above) if 0 < value * other < np.inf]
 
 
 def _fingerprint(features: FeatureSet) -> int:
@@ -319,14 +330,19 @@ def check_grid(learner: Any, grid: dict[str, list[Any]] | str) -> dict[str, list
             raise ParameterError(f"the grid names {name!r}, but {type(learner).__name__} has {', '.join(learner.get_params())}")
         if not isinstance(values, list | tuple) or not len(values):
             raise ParameterError(f"the grid's {name!r} must be a list of at least one value, not {values!r}")
-    return {name: list(values) for name, values in chosen.items()}
+    return {name: [v.item() if isinstance(v, np.generic) else v for v in values] for name, values in chosen.items()}
+
+
+def lasting_params(learner: Any, ignored: Collection[str] = ()) -> dict[str, str]:
+    """The parameters that a result depends on, as texts."""
+    without = {"progress", "threads", "memory", *ignored}
+    return {name: repr(value) for name, value in learner.get_params().items() if name not in without}
 
 
 def _owner(
     learner: Any, grid: dict[str, list[Any]], train: Dataset, valid: Dataset, tol: float, search_tol: float | None
 ) -> dict[str, Any]:
-    ignored = {"progress", "threads", "memory", "time_budget", "tol", *grid}
-    params = {name: repr(value) for name, value in learner.get_params().items() if name not in ignored}
+    params = lasting_params(learner, {"time_budget", *grid})
     tables = {"train": digest(train), "valid": digest(valid)}
     return {"learner": type(learner).__name__, "params": params, "grid": grid, "tol": tol, "all": search_tol == 0, **tables}
 
