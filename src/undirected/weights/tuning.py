@@ -28,6 +28,7 @@ GRIDS = ("quick", "paper")
 MEASURED = ("valid_pll", "n_features", "n_nonzero", "mean_length", "violation", "structure_seconds", "weights_seconds")
 LOOSE = 1e-3  # the search is never looser than this
 CLOSE = 0.005  # settings whose validation scores differ by less than this share of the best are settled at the full tolerance
+REFINEMENTS = 2  # rounds in which sd is moved halfway to its neighbours
 LOOK, HOPELESS = 10, 0.01  # at so many times the tolerance a setting is scored, and given up if this share below the best
 
 Progress = Callable[[int, int, dict[str, Any]], None]
@@ -125,7 +126,8 @@ def tune(
         settings that come within half a percent of the best score are then settled at ``tol``. ``search_tol=0`` fits every
         setting to ``tol``.
     refine
-        At the end also try the values of ``sd`` halfway, in proportion, between the best and its neighbours in the grid.
+        At the end also try the values of ``sd`` halfway, in proportion, between the best and its neighbours in the grid, and
+        once more with those among the neighbours.
     progress
         Called after each structure as ``progress(done, settings tried, best row so far)``.
 
@@ -211,7 +213,7 @@ def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: 
 
     Returns the row and the weights of the best of them.
 
-    With ``refine``, then also between the best ``sd`` and its neighbours.
+    With ``refine``, then also between the best ``sd`` and its neighbours, twice.
     """
     structure = _structure(found.best)
     rivals = [row for row in found.rows if _structure(row) == structure]
@@ -228,13 +230,15 @@ def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: 
             rivals[k].update(_row(learner, {}, fit, valid, rivals[k]["structure_seconds"]), weights_seconds=spent)
     first = max(fits, key=lambda k: rivals[k]["valid_pll"])
     best, row = fits[first], rivals[first]
-    between = _between(best.sd, [row["sd"] for row in rivals]) if refine else []
-    pairs = [(best.l1, sd) for sd in between]
-    for fit in _fit(learner, found.features, train, pairs, learner.tol, learner.time_budget, start=best.weights) if pairs else []:
-        new = _row(learner, settings_of(rivals[first]), fit, valid, rivals[first]["structure_seconds"])
-        found.rows.append(new)
-        if new["valid_pll"] > row["valid_pll"]:
-            best, row = fit, new
+    tried = [rival["sd"] for rival in rivals]
+    for _ in range(REFINEMENTS if refine else 0):
+        pairs = [(best.l1, sd) for sd in _between(best.sd, tried)]
+        for fit in _fit(learner, found.features, train, pairs, learner.tol, learner.time_budget, start=best.weights) if pairs else []:
+            new = _row(learner, settings_of(row) | {"sd": fit.sd}, fit, valid, row["structure_seconds"])
+            found.rows.append(new)
+            tried.append(fit.sd)
+            if new["valid_pll"] > row["valid_pll"]:
+                best, row = fit, new
     return row, best
 
 
