@@ -128,17 +128,27 @@ def test_without_validation_data_a_tenth_is_set_aside(tables):
 
 
 def test_refining_tries_what_lies_between(tables):
-    plain, refined = (tune(AllPairs(l1=0.0), {"sd": [0.01, 1.0, 100.0]}, *tables, refine=flag) for flag in (False, True))
-    assert [row["sd"] for row in plain.rows] == [0.01, 1.0, 100.0]
-    assert plain.settings["sd"] == 1.0
-    assert [row["sd"] for row in refined.rows][:5] == [0.01, 1.0, 100.0, 0.1, 10.0]
-    direct = {row["sd"]: AllPairs(l1=0.0, sd=row["sd"]).fit(tables[0]).score(tables[1]) for row in refined.rows}
-    best = sorted(direct).index(max((0.1, 1.0, 10.0), key=direct.get))
-    assert len(direct) == 7
-    assert {row["sd"] for row in refined.rows[5:]} <= set(sorted(direct)[best - 1 : best + 2])
-    assert refined.settings["sd"] == max(direct, key=direct.get)
-    assert refined.valid_pll == pytest.approx(max(direct.values()), abs=1e-4)
+    plain, refined = (tune(AllPairs(l1=0.0), {"sd": [0.001, 0.05, 100.0]}, *tables, refine=flag) for flag in (False, True))
+    assert [row["sd"] for row in plain.rows] == [0.001, 0.05, 100.0]
+    assert plain.settings["sd"] == 100.0
+    assert [row["sd"] for row in refined.rows][:4] == [0.001, 0.05, 100.0, 2.24]
+    plain, refined = (tune(AllPairs(l1=0.0), {"sd": [0.001, 0.02]}, *tables, refine=flag) for flag in (False, True))
+    assert [row["sd"] for row in refined.rows][:3] == [0.001, 0.02, 0.00447]
+    assert refined.settings["sd"] == plain.settings["sd"] == 0.02  # a tighter prior is worse here, and is not taken
+
+
+def test_refining_takes_what_is_clearly_better():
+    """Weights of a dense network from few rows: the best prior lies between one that is too tight and one that is too loose."""
+    truth = datasets.grid_ising(3, 3, seed=1)
+    train, valid = datasets.exact_sample(truth, 60, seed=1), datasets.exact_sample(truth, 20_000, seed=2)
+    grid = {"sd": [0.01, 100.0]}
+    plain, refined = (tune(AllPairs(l1=0.0), grid, train, valid, refine=flag) for flag in (False, True))
+    assert refined.settings["sd"] not in grid["sd"]
+    assert refined.valid_pll > plain.valid_pll
+    assert refined.learner.score(valid) == pytest.approx(refined.valid_pll, abs=1e-3)
     assert refined.learner.sd == refined.settings["sd"]
+    best = max(refined.rows, key=lambda row: row["valid_pll"])
+    assert refined.valid_pll == pytest.approx(best["valid_pll"], abs=0.02)
 
 
 def test_settings_and_score_belong_to_the_fit():

@@ -127,7 +127,7 @@ def tune(
         setting to ``tol``.
     refine
         At the end also try the values of ``sd`` halfway, in proportion, between the best and its neighbours in the grid, and
-        once more with those among the neighbours.
+        once more with those among the neighbours; they are taken if clearly better, by two standard errors.
     progress
         Called after each structure as ``progress(done, settings tried, best row so far)``.
 
@@ -237,9 +237,19 @@ def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: 
             new = _row(learner, settings_of(row) | {"sd": fit.sd}, fit, valid, row["structure_seconds"])
             found.rows.append(new)
             tried.append(fit.sd)
-            if new["valid_pll"] > row["valid_pll"]:
+            if _clearly_better(fit, best, valid, learner.threads):
                 best, row = fit, new
     return row, best
+
+
+def _clearly_better(new: WeightFit, old: WeightFit, valid: Dataset, threads: int | None) -> bool:
+    """By more than two standard errors of the mean difference over the validation rows: chance alone does not leave the grid."""
+    counted = valid.weights > 0
+    terms = [fit.network().pll_terms(valid, threads)[0][counted] for fit in (new, old)]
+    gain, weights = terms[0] - terms[1], valid.weights[counted]
+    mean = float(np.average(gain, weights=weights))
+    variance = float(np.average((gain - mean) ** 2, weights=weights))
+    return bool(mean > 2 * np.sqrt(variance / valid.total_weight))
 
 
 def _between(value: float, grid: list[float]) -> list[float]:
