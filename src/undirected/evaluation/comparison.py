@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -242,32 +243,28 @@ def compare(
     >>> results.row("chow-liu", "digits")["npll"] > results.row("atomic", "digits")["npll"]
     True
     """
-    if folder is None:
-        with tempfile.TemporaryDirectory() as temporary:
-            return compare(
-                learners, datasets, grid=grid, sizes=sizes, folder=temporary, jobs=jobs, threads=threads, time_budget=time_budget,
-                seed=seed, progress=progress,
-            )  # fmt: skip
     if jobs < 1:
         raise ParameterError(f"jobs={jobs}: at least one")
     bad = [share for share in sizes if not 0 < share <= 1]
     if bad or not sizes:
         raise ParameterError(f"sizes are shares of the training rows above 0 and at most 1, not {bad or 'nothing'}")
     makers = _labelled_learners(learners)
-    share = threads or max(1, default_threads() // jobs)
     for learner in makers.values():
-        learner.set_params(threads=share, **({} if time_budget is None else {"time_budget": time_budget}))
+        learner.set_params(threads=threads or max(1, default_threads() // jobs))
+        if time_budget is not None:
+            learner.set_params(time_budget=time_budget)
     grids = _grids(grid, makers)
     tables = _labelled_tables(datasets, seed, makers)
-    target = Path(folder)
-    lanes = [
-        [Job(label, learner, grids[label], each, size, seed, *_places(target, each.name, label, size)) for label, learner in makers.items()]
-        for each in tables
-        for size in dict.fromkeys(sizes)
-    ]
-    _make(target)
-    with locked(target) as lock:
-        return _filled(lanes, target, jobs, lock, progress)
+    with tempfile.TemporaryDirectory() if folder is None else contextlib.nullcontext(folder) as place:
+        target = Path(place)
+        _make(target)
+        lanes = [
+            [Job(label, made, grids[label], each, size, seed, *_places(target, each.name, label, size)) for label, made in makers.items()]
+            for each in tables
+            for size in dict.fromkeys(sizes)
+        ]
+        with locked(target) as lock:
+            return _filled(lanes, target, jobs, lock, progress)
 
 
 def _filled(

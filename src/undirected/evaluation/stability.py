@@ -168,32 +168,40 @@ def bootstrap(
     if not table.total_weight > 0 or not len(rows):
         raise DataError(f"{table.source}: no row has a weight above zero")
     deadline = None if time_budget is None else time.monotonic() + time_budget
-    dropping = n if n_dropping is None else n_dropping
-    shares = [0.0] * n + [DROPPED[k % len(DROPPED)] for k in range(dropping)]
+    shares = [0.0] * n + [DROPPED[k % len(DROPPED)] for k in range(n if n_dropping is None else n_dropping)]
     base = rows if np.all(rows.weights == np.round(rows.weights)) else table
     samples = (_resampled(base, share, seed, k) for k, share in enumerate(shares))
-    found: dict[int, MarkovNetwork] = {}
-    workers = threads or default_threads()
-    stopped_by = None
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", Unconverged)
         whole = _learned(learner, rows, threads)
-        try:
-            for k, network in _mapped(lambda sample: _learned(learner, sample, 1), samples, workers, deadline):
-                found[k] = network
-                if progress is not None:
-                    progress(len(found), len(shares))
-        except KeyboardInterrupt:
-            stopped_by = "interrupt"
+        found, stopped_by = _networks(learner, samples, len(shares), threads or default_threads(), deadline, progress)
     resampled = [found[k] for k in sorted(found) if k < n]
     if not resampled:
         if stopped_by == "interrupt":
             raise KeyboardInterrupt
         raise DataError("no resample was finished; give it more time")
-    if stopped_by is None and len(found) < len(shares):
-        stopped_by = "time"
     correlations = _correlations(whole, {k: found[k] for k in found if k >= n}, shares)
     return _collected(whole, resampled, level, correlations, stopped_by)
+
+
+def _networks(
+    learner: Any,
+    samples: Iterator[Dataset],
+    total: int,
+    workers: int,
+    deadline: float | None,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[dict[int, MarkovNetwork], str | None]:
+    """A network per sample, as far as time and patience go, and what ended the work if not all are there."""
+    found: dict[int, MarkovNetwork] = {}
+    try:
+        for k, network in _mapped(lambda sample: _learned(learner, sample, 1), samples, workers, deadline):
+            found[k] = network
+            if progress is not None:
+                progress(len(found), total)
+    except KeyboardInterrupt:
+        return found, "interrupt"
+    return found, None if len(found) == total else "time"
 
 
 def _mapped(

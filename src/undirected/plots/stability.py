@@ -36,7 +36,7 @@ def draw_edges(stability: Stability, top: int = 60) -> Figure:
     figure = Figure(figsize=(5.0 + 0.06 * min(wide, 120), max(2.5, 1.2 + 0.19 * len(shown))), layout="constrained")
     axes = figure.add_subplot()
     for y, (_, e) in enumerate(shown):
-        color = TOGETHER if e.value >= 0 else APART
+        color = TOGETHER if e.mean >= 0 else APART
         axes.plot([e.low, e.high], [y, y], color=color, linewidth=3.5, alpha=0.12 + 0.5 * e.frequency, solid_capstyle="butt", zorder=1)
         axes.plot(e.mean, y, marker="x", color=color, markersize=4, linestyle="", zorder=2)
         axes.plot(e.value, y, marker="o", color="black", markersize=3.5, linestyle="", zorder=3)
