@@ -38,7 +38,7 @@ class Tables:
 
 @dataclass
 class Job:
-    """What a cell is made of, and where its row and its ledger go."""
+    """What a cell is made of, and where its row, its ledger and its network go."""
 
     label: str
     learner: Any
@@ -48,6 +48,7 @@ class Job:
     seed: int
     row_file: Path
     ledger: Path
+    network_file: Path
 
     def identity(self) -> dict[str, Any]:
         """What the row depends on."""
@@ -74,7 +75,9 @@ def run(job: Job) -> dict[str, Any]:
         train = holdout(train, job.fraction, job.seed)[1]
     found = search(job.learner, job.grid, train, job.tables.valid, job.ledger)
     best, fit = settle(job.learner, found, train, job.tables.valid)
-    pll = fit.network().pll(job.tables.test, job.learner.threads)
+    network = fit.network(prune=True)
+    pll = network.pll(job.tables.test, job.learner.threads)
+    network.save(job.network_file)
     used = fit.weights != 0
     return {
         "learner": job.label,

@@ -309,16 +309,17 @@ def load_comparison(folder: str | os.PathLike[str]) -> Comparison:
 
 def _make(target: Path) -> None:
     try:
-        for part in ("cells", "ledgers"):
+        for part in ("cells", "ledgers", "networks"):
             (target / part).mkdir(parents=True, exist_ok=True)
             check_writable(target / part / "new")
     except OSError as error:
         raise DataError(f"the folder {target} cannot be used: {error}") from None
 
 
-def _places(target: Path, dataset: str, label: str, size: float) -> tuple[Path, Path]:
+def _places(target: Path, dataset: str, label: str, size: float) -> tuple[Path, Path, Path]:
     parts = (dataset,) if size == 1 else (dataset, repr(size))
-    return target / "cells" / f"{file_name(*parts, label)}.json", target / "ledgers" / f"{file_name(*parts)}.jsonl"
+    cell = f"{file_name(*parts, label)}.json"
+    return target / "cells" / cell, target / "ledgers" / f"{file_name(*parts)}.jsonl", target / "networks" / cell
 
 
 def _labelled_learners(learners: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def finished(job: Job) -> Row | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{job.row_file} is not a finished cell ({error}); delete it") from None
-    return row if identity == job.identity() and "error" not in row else None
+    same = identity == job.identity() and job.network_file.exists()
+    return row if same and "error" not in row else None
 
 
 class Work:
