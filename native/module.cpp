@@ -1,6 +1,5 @@
 // The Python face of the kernels: arrays in, arrays out, the interpreter's lock released while they work.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+#include "arrays.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "blocks.hpp"
 #include "gssl.hpp"
+#include "inference_module.hpp"
 #include "pool.hpp"
 #include "problem.hpp"
 #include "trees.hpp"
@@ -19,21 +19,6 @@ namespace nb = nanobind;
 using namespace undirected;
 
 namespace {
-
-template <class T, int D = 1>
-using In = nb::ndarray<const T, nb::ndim<D>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-nb::object owned(std::vector<T>&& values, std::vector<std::size_t> shape = {}) {
-    auto* kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    if (shape.empty()) shape = {kept->size()};
-    return nb::cast(nb::ndarray<nb::numpy, T>(kept->data(), shape.size(), shape.data(), owner));
-}
-
-void expect(bool condition, const char* what) {
-    if (!condition) throw std::invalid_argument(what);
-}
 
 TreeTable tree_table(const In<std::int16_t, 2>& codes, const In<std::int32_t>& n_states, const In<double>& row_weight, const In<std::int32_t>& targets) {
     const TreeTable table{std::int64_t(codes.shape(1)), std::int32_t(codes.shape(0)), n_states.data(), codes.data(), row_weight.data()};
@@ -327,5 +312,6 @@ NB_MODULE(_native, m) {
             return nb::make_tuple(owned(std::move(out_x)), owned(std::move(out_y)));
         },
         nb::arg("start"), nb::arg("members"), nb::arg("factors"), nb::arg("x"), nb::arg("y"), nb::arg("threads"));
+    bind_inference(m);
     m.def("instruction_set", [] { return has_avx2() ? "avx2" : "baseline"; });
 }

@@ -1,0 +1,23 @@
+// Arrays between NumPy and the kernels.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+template <class T, int D = 1>
+using In = nanobind::ndarray<const T, nanobind::ndim<D>, nanobind::c_contig, nanobind::device::cpu>;
+
+template <class T>
+inline nanobind::object owned(std::vector<T>&& values, std::vector<std::size_t> shape = {}) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nanobind::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    if (shape.empty()) shape = {kept->size()};
+    return nanobind::cast(nanobind::ndarray<nanobind::numpy, T>(kept->data(), shape.size(), shape.data(), owner));
+}
+
+inline void expect(bool condition, const char* what) {
+    if (!condition) throw std::invalid_argument(what);
+}

@@ -1,0 +1,208 @@
+// Compiled once per instruction set.
+#include "gibbs_kernels.hpp"
+
+#include <bit>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "simd.hpp"
+
+namespace undirected::KERNEL_NAMESPACE {
+namespace {
+
+typedef std::uint32_t Words __attribute__((vector_size(32)));
+using Floats = Real<float>;
+
+inline std::uint32_t bits_of(Int<float> mask) {
+#if defined(__AVX2__)
+    return std::uint32_t(_mm256_movemask_ps((__m256)mask));
+#else
+    std::uint32_t out = 0;
+    for (int k = 0; k < 8; ++k) out |= std::uint32_t(mask[k] & 1) << k;
+    return out;
+#endif
+}
+
+// xoshiro128+, eight at a time.
+struct Random {
+    Words s[4];
+    explicit Random(const std::uint32_t* from) {
+        for (int k = 0; k < 4; ++k) s[k] = load<Words>(from + 8 * k);
+    }
+    void keep(std::uint32_t* to) const {
+        for (int k = 0; k < 4; ++k) store(s[k], to + 8 * k);
+    }
+    inline Floats uniform() {  // in [0, 1), the upper 24 bits
+        const Words sum = s[0] + s[3];
+        const Words t = s[1] << 9;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = (s[3] << 11) | (s[3] >> 21);
+        return __builtin_convertvector((Int<float>)(sum >> 8), Floats) * 0x1p-24f;
+    }
+};
+
+inline std::uint64_t holds(const Program& p, const Context& c, const std::uint64_t* words) {
+    std::uint64_t mask = p.alive[c.part];
+    const std::int32_t* literal = p.literals + c.first;
+    switch (c.count) {  // contexts come sorted by this
+        case 0: return mask;
+        case 1: return mask & words[literal[0]];
+        case 2: return mask & words[literal[0]] & words[literal[1]];
+        case 3: return mask & words[literal[0]] & words[literal[1]] & words[literal[2]];
+        default:
+#pragma GCC unroll 1
+            for (std::int32_t k = 0; k < c.count; ++k) mask &= words[literal[k]];
+            return mask;
+    }
+}
+
+constexpr int SCATTERED = 5;  // so many chains or fewer are worked by the byte
+
+inline void add_weight(const Program& p, const Context& c, std::uint64_t mask, Floats* to) {
+    if (p.vector[c.part] < 0) {
+        const Floats w = fill<float>(p.weight[c.part] * c.sign);
+        for (int g = 0; g < 8; ++g) to[g] += (Floats)(spread<float>(std::uint32_t(mask >> (8 * g)) & 255, 0) & (Int<float>)w);
+        return;
+    }
+    const float* w = p.vectors + std::int64_t(p.vector[c.part]) * CHAINS;
+    const Int<float> turn = (Int<float>)(fill<float>(c.sign)) & std::int32_t(0x80000000);
+    const auto group = [&](int g) {
+        to[g] += (Floats)(spread<float>(std::uint32_t(mask >> (8 * g)) & 255, 0) & ((Int<float>)load<Floats>(w + 8 * g) ^ turn));
+    };
+    if (std::popcount(mask) > SCATTERED) {
+        for (int g = 0; g < 8; ++g) group(g);
+    } else {
+        while (mask) {
+            const int g = std::countr_zero(mask) / 8;
+            group(g);
+            mask &= ~(std::uint64_t(255) << (8 * g));
+        }
+    }
+}
+
+inline void set(Chains& c, const Program& p, std::int32_t literal, std::uint64_t word) {
+    c.words[literal] = word;
+    c.words[p.n_literals + literal] = ~word;
+}
+
+inline void collect(Chains& c, std::int32_t literal, int g, Floats p) {
+    float* sum = c.sums + std::int64_t(literal) * CHAINS + 8 * g;
+    float* square = c.squares + std::int64_t(literal) * CHAINS + 8 * g;
+    store(load<Floats>(sum) + p, sum);
+    store(load<Floats>(square) + p * p, square);
+}
+
+void resample_binary(const Program& p, const Schedule& s, Chains& c, Random& random, std::int32_t h, float beta) {
+    const std::int32_t low = p.base[h], high = low + 1;
+    Floats logit[8];
+    for (int g = 0; g < 8; ++g)
+        logit[g] = load<Floats>(p.unary + std::int64_t(high) * CHAINS + 8 * g) - load<Floats>(p.unary + std::int64_t(low) * CHAINS + 8 * g);
+    for (std::int64_t k = p.context_start[h]; k < p.context_start[h + 1]; ++k) {
+        const std::uint64_t mask = holds(p, p.contexts[k], c.words);
+        if (mask) add_weight(p, p.contexts[k], mask, logit);  // signs are those of the second state
+    }
+    std::uint64_t drawn = 0;
+    const float shift = s.reference == nullptr ? 0 : (1 - beta) * (s.reference[high] - s.reference[low]);
+    const Floats one = fill<float>(1);
+    for (int g = 0; g < 8; ++g) {
+        const Floats x = logit[g] * beta + shift;
+        if (s.greedy) {
+            const std::uint32_t now = std::uint32_t(c.words[high] >> (8 * g)) & 255;
+            drawn |= std::uint64_t(bits_of(x > 0.0f) | (bits_of(x == 0.0f) & now)) << (8 * g);
+            continue;
+        }
+        const Int<float> positive = x > 0.0f;
+        const Floats e = exp_negative<float>(choose<float>(positive, -x, x));
+        const Floats probability = choose<float>(positive, one, e) / (one + e);
+        drawn |= std::uint64_t(bits_of(random.uniform() < probability)) << (8 * g);
+        if (s.collect) collect(c, high, g, probability);
+    }
+    const std::uint64_t word = (drawn & p.free[h]) | (c.words[high] & ~p.free[h]);
+    set(c, p, high, word);
+    set(c, p, low, ~word);
+}
+
+void resample_many(const Program& p, const Schedule& s, Chains& c, Random& random, std::int32_t h, float beta, float* scratch) {
+    const std::int32_t first = p.base[h], n = p.n_states[h];
+    Floats* logit = reinterpret_cast<Floats*>(scratch);  // [n][8], aligned by the caller
+    for (std::int32_t t = 0; t < n; ++t)
+        for (int g = 0; g < 8; ++g) logit[8 * t + g] = load<Floats>(p.unary + std::int64_t(first + t) * CHAINS + 8 * g);
+    for (std::int64_t k = p.context_start[h]; k < p.context_start[h + 1]; ++k) {
+        const std::uint64_t mask = holds(p, p.contexts[k], c.words);
+        if (mask) add_weight(p, p.contexts[k], mask, logit + 8 * p.contexts[k].state);
+    }
+    for (int g = 0; g < 8; ++g) {
+        Floats top = fill<float>(-3e38f);
+        for (std::int32_t t = 0; t < n; ++t) {
+            Floats& x = logit[8 * t + g];
+            x = x * beta + (s.reference == nullptr ? 0 : (1 - beta) * s.reference[first + t]);
+            top = choose<float>(x > top, x, top);
+        }
+        Floats total{};
+        for (std::int32_t t = 0; t < n; ++t) total += logit[8 * t + g] = exp_negative<float>(logit[8 * t + g] - top);
+        Floats left = random.uniform() * total;
+        std::uint32_t open = 255;
+        for (std::int32_t t = 0; t < n; ++t) {
+            const Floats e = logit[8 * t + g];
+            std::uint32_t here;
+            if (s.greedy) {
+                here = open & bits_of(e == 1.0f);  // the largest
+            } else {
+                left -= e;
+                here = t + 1 == n ? open : open & bits_of(left < 0.0f);
+            }
+            open &= ~here;
+            const std::uint64_t lanes = std::uint64_t(255) << (8 * g) & p.free[h];
+            const std::uint64_t word = (c.words[first + t] & ~lanes) | ((std::uint64_t(here) << (8 * g)) & lanes);
+            set(c, p, first + t, word);
+            if (s.collect) collect(c, first + t, g, e / total);
+        }
+    }
+}
+
+}  // namespace
+
+void score(const Program& p, const std::uint64_t* words, double* out) {
+    for (int k = 0; k < CHAINS; ++k) out[k] = p.constant[k];
+    const auto add = [&](std::uint64_t mask, const float* weights, float weight) {
+        for (; mask; mask &= mask - 1) {
+            const int k = std::countr_zero(mask);
+            out[k] += weights == nullptr ? weight : weights[k];
+        }
+    };
+    for (std::int32_t l = 0; l < p.n_literals; ++l) add(words[l], p.unary + std::int64_t(l) * CHAINS, 0);
+    for (std::int64_t j = 0; j < p.n_parts; ++j) {
+        std::uint64_t mask = p.alive[j];
+        for (std::int64_t k = p.part_start[j]; k < p.part_start[j + 1]; ++k) mask &= words[p.part_literals[k]];
+        add(mask, p.vector[j] < 0 ? nullptr : p.vectors + std::int64_t(p.vector[j]) * CHAINS, p.weight[j]);
+    }
+}
+
+void sweep(const Program& p, const Schedule& s, Chains& c, float* scratch) {
+    Random random(c.random);
+    double scores[CHAINS];
+    for (std::int64_t k = 0; k < s.n_sweeps; ++k) {
+        const float beta = s.beta == nullptr ? 1.0f : s.beta[k];
+        if (s.anneal) {
+            score(p, c.words, scores);
+            for (std::int32_t l = 0; l < p.n_literals; ++l)
+                for (std::uint64_t left = c.words[l]; left; left &= left - 1) scores[std::countr_zero(left)] -= s.reference[l];
+            for (int lane = 0; lane < CHAINS; ++lane) c.log_weight[lane] += (double(beta) - double(c.beta)) * scores[lane];
+            c.beta = beta;
+        }
+        for (std::int32_t h = 0; h < p.n_hidden; ++h) {
+            if (p.n_states[h] == 2)
+                resample_binary(p, s, c, random, h, beta);
+            else
+                resample_many(p, s, c, random, h, beta, scratch);
+        }
+    }
+    random.keep(c.random);
+}
+
+}  // namespace undirected::KERNEL_NAMESPACE

@@ -1,0 +1,278 @@
+// The inference kernels' Python face.
+#include "arrays.hpp"
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "gibbs.hpp"
+#include "inference_module.hpp"
+#include "junction_tree.hpp"
+#include "model.hpp"
+#include "pool.hpp"
+
+namespace nb = nanobind;
+using namespace undirected;
+
+namespace {
+
+constexpr double UNKNOWN = std::numeric_limits<double>::quiet_NaN();
+
+struct PyModel {
+    Model model;
+
+    PyModel(In<std::int32_t> n_states, In<std::int64_t> start, In<std::int32_t> literals, In<double> weights) {
+        model.n_states.assign(n_states.data(), n_states.data() + n_states.shape(0));
+        for (const std::int32_t k : model.n_states) expect(k > 0, "a variable needs a state");
+        model.number_literals();
+        expect(start.shape(0) == weights.shape(0) + 1, "one weight per feature");
+        expect(start.data()[0] == 0 && start.data()[weights.shape(0)] == std::int64_t(literals.shape(0)), "feature offsets");
+        for (std::size_t j = 0; j < weights.shape(0); ++j) {
+            expect(start.data()[j] <= start.data()[j + 1], "feature offsets");
+            expect(std::isfinite(weights.data()[j]), "weights must be finite");
+        }
+        for (std::size_t k = 0; k < literals.shape(0); ++k)
+            expect(literals.data()[k] >= 0 && literals.data()[k] < 2 * model.n_literals(), "literal out of range");
+        model.start.assign(start.data(), start.data() + start.shape(0));
+        model.literals.assign(literals.data(), literals.data() + literals.shape(0));
+        model.weights.assign(weights.data(), weights.data() + weights.shape(0));
+    }
+
+    void check(const std::uint8_t* evidence) const {
+        for (std::int32_t v = 0; v < model.n_variables(); ++v) {
+            bool any = false;
+            for (std::int32_t l = model.base[v]; l < model.base[v + 1]; ++l) any = any || evidence[l];
+            expect(any, "evidence leaves a variable without a state");
+        }
+    }
+
+    std::int64_t check(const In<std::uint8_t, 2>& evidence) const {
+        expect(std::int64_t(evidence.shape(1)) == model.n_literals(), "one mark per literal");
+        for (std::size_t r = 0; r < evidence.shape(0); ++r) check(evidence.data() + r * evidence.shape(1));
+        return std::int64_t(evidence.shape(0));
+    }
+
+    // The component of each variable (-1: none, its state is known), and per component cells, the largest clique's, width, whether solvable.
+    nb::object components(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed) const {
+        expect(check(evidence) == 1, "evidence of one row");
+        std::vector<std::int32_t> owner(model.n_variables(), -1), width;
+        std::vector<double> cells, largest;
+        std::vector<std::uint8_t> solvable;
+        {
+            nb::gil_scoped_release unlocked;
+            const Reduced left(model, evidence.data());
+            for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
+                for (const std::int32_t v : part.members) owner[left.variable[v]] = std::int32_t(cells.size());
+                cells.push_back(part.cells);
+                largest.push_back(part.largest);
+                width.push_back(part.width);
+                solvable.push_back(!part.order.empty() && part.order.size() == part.members.size());
+            }
+        }
+        return nb::make_tuple(owned(std::move(owner)), owned(std::move(cells)), owned(std::move(largest)), owned(std::move(width)), owned(std::move(solvable)));
+    }
+
+    // Marginals by row and literal and log partition functions by row; NaN where a component is too expensive.
+    nb::object solve(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed, int n_threads) const {
+        const std::int64_t rows = check(evidence), n = model.n_literals();
+        std::vector<double> marginals(rows * n), log_z(rows);
+        {
+            nb::gil_scoped_release unlocked;
+            parallel_for(rows, n_threads, [&](std::int64_t r) {
+                const Reduced left(model, evidence.data() + r * n);
+                double* out = marginals.data() + r * n;
+                for (std::int64_t l = 0; l < n; ++l) out[l] = evidence.data()[r * n + l] ? 1.0 : 0.0;
+                log_z[r] = left.constant;
+                std::vector<double> mine(left.model.n_literals(), UNKNOWN);
+                for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
+                    if (part.order.size() != part.members.size()) {
+                        log_z[r] = UNKNOWN;
+                        continue;
+                    }
+                    JunctionTree tree(left.model, part);
+                    log_z[r] += tree.collect(false);
+                    tree.distribute(mine.data(), nullptr);
+                }
+                for (std::size_t l = 0; l < mine.size(); ++l) out[left.literal[l]] = mine[l];
+            });
+        }
+        const std::size_t width = std::size_t(n);
+        return nb::make_tuple(owned(std::move(marginals), {std::size_t(rows), width}), owned(std::move(log_z)));
+    }
+
+    // The probability of each feature; NaN where its component is too expensive.
+    nb::object expectations(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed) const {
+        expect(check(evidence) == 1, "evidence of one row");
+        std::vector<double> out(model.n_features());
+        {
+            nb::gil_scoped_release unlocked;
+            const Reduced left(model, evidence.data(), true);
+            for (std::int64_t j = 0; j < model.n_features(); ++j) out[j] = left.decided[j];
+            std::vector<double> marginals(left.model.n_literals()), mine(left.model.n_features(), UNKNOWN);
+            for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
+                if (part.order.size() != part.members.size()) continue;
+                JunctionTree tree(left.model, part);
+                tree.collect(false);
+                tree.distribute(marginals.data(), mine.data());
+            }
+            for (std::size_t k = 0; k < mine.size(); ++k) out[left.feature[k]] = mine[k];
+        }
+        return owned(std::move(out));
+    }
+
+    // Exact samples; -1 where a component is too expensive.
+    nb::object draw(In<std::uint8_t, 2> evidence, std::int64_t n_samples, double max_cells, int tries, std::uint64_t seed, int n_threads) const {
+        expect(check(evidence) == 1 && n_samples >= 0, "evidence of one row");
+        const std::size_t width = std::size_t(model.n_variables());
+        std::vector<std::int16_t> out(std::size_t(n_samples) * width, -1);
+        {
+            nb::gil_scoped_release unlocked;
+            const Reduced left(model, evidence.data());
+            std::vector<std::int16_t> known(width, -1);
+            for (std::int32_t l = 0; l < model.n_literals(); ++l)
+                if (evidence.data()[l]) known[model.literal_variable[l]] = std::int16_t(l - model.base[model.literal_variable[l]]);
+            for (const std::int32_t v : left.variable) known[v] = -1;
+            for (std::int64_t i = 0; i < n_samples; ++i) std::copy(known.begin(), known.end(), out.begin() + i * std::int64_t(width));
+            for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
+                if (part.order.size() != part.members.size()) continue;
+                JunctionTree tree(left.model, part);
+                tree.collect(false);
+                parallel_for((n_samples + 255) / 256, n_threads, [&](std::int64_t chunk) {
+                    std::vector<std::int32_t> state(left.model.n_variables());
+                    for (std::int64_t i = chunk * 256; i < std::min(n_samples, (chunk + 1) * 256); ++i) {
+                        tree.draw(seed, std::uint64_t(i), state.data());
+                        for (const std::int32_t v : part.members) put(out.data() + std::size_t(i) * width, left, v, state[v]);
+                    }
+                });
+            }
+        }
+        return owned(std::move(out), {std::size_t(n_samples), width});
+    }
+
+    // Best states by row and their scores; -1 and NaN where a component is too expensive.
+    nb::object maximise(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed, int n_threads) const {
+        const std::int64_t rows = check(evidence), n = model.n_literals();
+        const std::size_t width = std::size_t(model.n_variables());
+        std::vector<std::int16_t> out(std::size_t(rows) * width, -1);
+        std::vector<double> score(rows);
+        {
+            nb::gil_scoped_release unlocked;
+            parallel_for(rows, n_threads, [&](std::int64_t r) {
+                const std::uint8_t* marks = evidence.data() + r * n;
+                std::int16_t* state = out.data() + std::size_t(r) * width;
+                const Reduced left(model, marks);
+                for (std::int32_t l = 0; l < model.n_literals(); ++l)
+                    if (marks[l]) state[model.literal_variable[l]] = std::int16_t(l - model.base[model.literal_variable[l]]);
+                for (const std::int32_t v : left.variable) state[v] = -1;
+                score[r] = left.constant;
+                std::vector<std::int32_t> mine(left.model.n_variables());
+                for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
+                    if (part.order.size() != part.members.size()) {
+                        score[r] = UNKNOWN;
+                        continue;
+                    }
+                    JunctionTree tree(left.model, part);
+                    score[r] += tree.collect(true);
+                    tree.best(mine.data());
+                    for (const std::int32_t v : part.members) put(state, left, v, mine[v]);
+                }
+            });
+        }
+        return nb::make_tuple(owned(std::move(out), {std::size_t(rows), width}), owned(std::move(score)));
+    }
+
+    void put(std::int16_t* state, const Reduced& left, std::int32_t v, std::int32_t s) const {
+        const std::int32_t whole = left.variable[v];
+        state[whole] = std::int16_t(left.literal[left.model.base[v] + s] - model.base[whole]);
+    }
+};
+
+struct PySampler {
+    nb::object keep;  // the model
+    std::unique_ptr<Sampler> sampler;
+    std::size_t n_variables, n_literals;
+
+    PySampler(nb::object model, In<std::uint8_t, 2> evidence, In<std::int32_t> row_of, In<std::int16_t, 2> states, In<std::int32_t> order, std::uint64_t seed)
+        : keep(model) {
+        const PyModel& given = nb::cast<const PyModel&>(model);
+        n_variables = std::size_t(given.model.n_variables());
+        n_literals = std::size_t(given.model.n_literals());
+        const std::int64_t rows = given.check(evidence);
+        expect(states.shape(0) == row_of.shape(0) && states.shape(1) == n_variables && row_of.shape(0) > 0, "states of every variable for every chain");
+        for (std::size_t i = 0; i < row_of.shape(0); ++i) {
+            expect(row_of.data()[i] >= 0 && row_of.data()[i] < rows, "no such row of evidence");
+            const std::uint8_t* marks = evidence.data() + std::size_t(row_of.data()[i]) * n_literals;
+            for (std::size_t v = 0; v < n_variables; ++v) {
+                const std::int16_t s = states.data()[i * n_variables + v];
+                expect(s >= 0 && s < given.model.n_states[v] && marks[given.model.base[v] + s], "a chain starts against its evidence");
+            }
+        }
+        std::vector<std::int32_t> seen(n_variables, 0);
+        for (std::size_t k = 0; k < order.shape(0); ++k) {
+            expect(order.data()[k] >= 0 && std::size_t(order.data()[k]) < n_variables && !seen[order.data()[k]]++, "an order names every variable once");
+        }
+        expect(order.shape(0) == n_variables, "an order names every variable once");
+        sampler = std::make_unique<Sampler>(given.model, std::vector<std::uint8_t>(evidence.data(), evidence.data() + evidence.size()),
+                                            std::vector<std::int32_t>(row_of.data(), row_of.data() + row_of.size()),
+                                            std::vector<std::int16_t>(states.data(), states.data() + states.size()),
+                                            std::vector<std::int32_t>(order.data(), order.data() + order.size()), seed);
+    }
+
+    void run(std::int64_t n_sweeps, nb::object beta, nb::object reference, bool collect, bool anneal, bool greedy, int n_threads) {
+        In<float> betas, references;
+        if (!beta.is_none()) {
+            betas = nb::cast<In<float>>(beta);
+            expect(std::int64_t(betas.shape(0)) == n_sweeps, "one beta per sweep");
+        }
+        if (!reference.is_none()) {
+            references = nb::cast<In<float>>(reference);
+            expect(references.shape(0) == n_literals, "one reference logit per literal");
+        }
+        expect(!anneal || (!beta.is_none() && !reference.is_none()), "annealing needs betas and a reference");
+        const float* b = beta.is_none() ? nullptr : betas.data();
+        const float* f = reference.is_none() ? nullptr : references.data();
+        nb::gil_scoped_release unlocked;
+        sampler->run(n_sweeps, b, f, collect, anneal, greedy, n_threads);
+    }
+
+    nb::object scores(int n_threads) {
+        std::vector<double> out(sampler->n_chains());
+        {
+            nb::gil_scoped_release unlocked;
+            sampler->scores(out.data(), n_threads);
+        }
+        return owned(std::move(out));
+    }
+
+    std::size_t chains() const { return std::size_t(sampler->n_chains()); }
+    nb::object states() const { return owned(std::vector<std::int16_t>(sampler->states()), {chains(), n_variables}); }
+    nb::object sums() const { return owned(std::vector<float>(sampler->sums()), {chains(), n_literals}); }
+    nb::object squares() const { return owned(std::vector<float>(sampler->squares()), {chains(), n_literals}); }
+    nb::object log_weights() const { return owned(std::vector<double>(sampler->log_weights())); }
+    void reset() { sampler->reset(); }
+};
+
+}  // namespace
+
+void bind_inference(nb::module_& m) {
+    const auto cost = [] { return nb::arg("max_cells"); };
+    nb::class_<PyModel>(m, "Model")
+        .def(nb::init<In<std::int32_t>, In<std::int64_t>, In<std::int32_t>, In<double>>(), nb::arg("n_states"), nb::arg("start"), nb::arg("literals"),
+             nb::arg("weights"))
+        .def("components", &PyModel::components, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"))
+        .def("solve", &PyModel::solve, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"))
+        .def("expectations", &PyModel::expectations, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"))
+        .def("draw", &PyModel::draw, nb::arg("evidence"), nb::arg("n"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"))
+        .def("maximise", &PyModel::maximise, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"));
+    nb::class_<PySampler>(m, "Sampler")
+        .def(nb::init<nb::object, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(), nb::arg("model"),
+             nb::arg("evidence"), nb::arg("row_of"), nb::arg("states"), nb::arg("order"), nb::arg("seed"))
+        .def("run", &PySampler::run, nb::arg("n_sweeps"), nb::arg("beta").none(), nb::arg("reference").none(), nb::arg("collect"), nb::arg("anneal"),
+             nb::arg("greedy"), nb::arg("threads"))
+        .def("scores", &PySampler::scores, nb::arg("threads"))
+        .def("states", &PySampler::states)
+        .def("sums", &PySampler::sums)
+        .def("squares", &PySampler::squares)
+        .def("log_weights", &PySampler::log_weights)
+        .def("reset", &PySampler::reset);
+}

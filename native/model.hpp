@@ -1,0 +1,50 @@
+// A network as the inference kernels see it, and what evidence leaves of it.
+//
+// Literals are numbered as in a feature set: base[v] + s for "variable v is in state s", n_literals more for "is not".
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace undirected {
+
+struct Model {
+    std::vector<std::int32_t> n_states, base, literal_variable;  // base has one more entry: the number of literals
+    std::vector<std::int64_t> start;
+    std::vector<std::int32_t> literals;
+    std::vector<double> weights;
+
+    std::int32_t n_variables() const { return std::int32_t(n_states.size()); }
+    std::int32_t n_literals() const { return base.back(); }
+    std::int64_t n_features() const { return std::int64_t(weights.size()); }
+    void number_literals();  // base and literal_variable from n_states
+};
+
+enum Truth : std::uint8_t { FALSE = 0, TRUE = 1, OPEN = 2 };
+
+// What evidence leaves of a model: its hidden variables, their allowed states, and the features that are still open, all
+// numbered anew. `evidence` marks the allowed states, a byte a literal; every variable needs at least one.
+struct Reduced {
+    Model model;
+    double constant = 0;                    // weights of the features that evidence makes true
+    std::vector<std::int32_t> variable;     // of each hidden variable, its number in the whole model
+    std::vector<std::int32_t> literal;      // of each remaining state, its literal in the whole model
+    std::vector<std::int64_t> feature;      // of each open feature, its number in the whole model
+    std::vector<std::uint8_t> decided;      // a Truth per feature of the whole model, if asked for
+
+    Reduced(const Model& whole, const std::uint8_t* evidence, bool want_decided = false);
+};
+
+// The order in which to sum out a component's variables, and what that costs.
+struct Component {
+    std::vector<std::int32_t> order;  // variables of the reduced model; empty if every order tried was too expensive
+    std::vector<std::int32_t> members;
+    double cells = 0;   // table cells of all cliques
+    double largest = 0;  // cells of the largest clique
+    std::int32_t width = 0;  // variables of the largest clique, less one
+};
+
+// The parts that share no feature, each with the cheapest of several greedy orders (least fill and least weight by turns,
+// ties at random after the first two). Orders that need more than max_cells cells are given up.
+std::vector<Component> components_of(const Model& model, double max_cells, int tries, std::uint64_t seed);
+
+}  // namespace undirected
