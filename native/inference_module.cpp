@@ -8,6 +8,8 @@
 #include "gibbs.hpp"
 #include "inference_module.hpp"
 #include "junction_tree.hpp"
+#include "mcsat.hpp"
+#include "messages.hpp"
 #include "model.hpp"
 #include "pool.hpp"
 
@@ -181,6 +183,68 @@ struct PyModel {
         return nb::make_tuple(owned(std::move(out), {std::size_t(rows), width}), owned(std::move(score)));
     }
 
+    // Marginals, the log partition function or a bound on it, the residual, the number of updates, whether converged.
+    template <class F>
+    nb::object approximated(const In<std::uint8_t, 2>& evidence, F&& method) const {
+        expect(check(evidence) == 1, "evidence of one row");
+        std::vector<double> out(model.n_literals());
+        Approximation found;
+        {
+            nb::gil_scoped_release unlocked;
+            const Reduced left(model, evidence.data());
+            for (std::int32_t l = 0; l < model.n_literals(); ++l) out[l] = evidence.data()[l] ? 1.0 : 0.0;
+            found = method(left.model);
+            found.log_z += left.constant;
+            for (std::size_t l = 0; l < found.marginals.size(); ++l) out[left.literal[l]] = found.marginals[l];
+        }
+        return nb::make_tuple(owned(std::move(out)), found.log_z, found.residual, found.updates, found.converged);
+    }
+
+    nb::object propagate(In<std::uint8_t, 2> evidence, bool maximum, bool reweighted, double damping, double tol, std::int64_t max_rounds,
+                         std::uint64_t seed) const {
+        return approximated(evidence, [&](const Model& m) { return undirected::propagate(m, {maximum, reweighted, damping, tol, max_rounds, seed}); });
+    }
+
+    nb::object mean_field(In<std::uint8_t, 2> evidence, double tol, std::int64_t max_rounds, int tries, std::uint64_t seed) const {
+        return approximated(evidence, [&](const Model& m) { return undirected::mean_field(m, tol, max_rounds, tries, seed); });
+    }
+
+    // Sums of literals by chain, last states by chain, failed slices by chain, whether each chain found a state that meets all hard features.
+    nb::object mcsat(In<std::uint8_t, 2> evidence, std::int64_t chains, std::int64_t burn_in, std::int64_t samples, double hard, std::uint64_t seed,
+                     int n_threads) const {
+        expect(check(evidence) == 1 && chains > 0, "evidence of one row, and chains");
+        const std::size_t n = std::size_t(model.n_literals()), width = std::size_t(model.n_variables());
+        std::vector<double> sums(std::size_t(chains) * n);
+        std::vector<std::int16_t> states(std::size_t(chains) * width);
+        std::vector<std::int64_t> failed(chains);
+        std::vector<std::uint8_t> feasible(chains);
+        {
+            nb::gil_scoped_release unlocked;
+            const Reduced left(model, evidence.data());
+            parallel_for(chains, n_threads, [&](std::int64_t c) {
+                SatOptions options;
+                options.burn_in = burn_in;
+                options.samples = samples;
+                options.hard = hard;
+                options.seed = seed * 1000003 + std::uint64_t(c);
+                const SatSums found = undirected::mcsat(left.model, options);
+                double* out = sums.data() + std::size_t(c) * n;
+                std::int16_t* state = states.data() + std::size_t(c) * width;
+                for (std::size_t l = 0; l < n; ++l)
+                    if (evidence.data()[l]) {
+                        out[l] = double(samples);
+                        state[model.literal_variable[l]] = std::int16_t(std::int32_t(l) - model.base[model.literal_variable[l]]);
+                    }
+                for (std::size_t l = 0; l < found.sums.size(); ++l) out[left.literal[l]] = found.sums[l];
+                for (std::size_t v = 0; v < found.state.size(); ++v) put(state, left, std::int32_t(v), found.state[v]);
+                failed[c] = found.failed;
+                feasible[c] = found.feasible;
+            });
+        }
+        return nb::make_tuple(owned(std::move(sums), {std::size_t(chains), n}), owned(std::move(states), {std::size_t(chains), width}),
+                              owned(std::move(failed)), owned(std::move(feasible)));
+    }
+
     void put(std::int16_t* state, const Reduced& left, std::int32_t v, std::int32_t s) const {
         const std::int32_t whole = left.variable[v];
         state[whole] = std::int16_t(left.literal[left.model.base[v] + s] - model.base[whole]);
@@ -263,6 +327,11 @@ void bind_inference(nb::module_& m) {
         .def("solve", &PyModel::solve, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"))
         .def("expectations", &PyModel::expectations, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"))
         .def("draw", &PyModel::draw, nb::arg("evidence"), nb::arg("n"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"))
+        .def("propagate", &PyModel::propagate, nb::arg("evidence"), nb::arg("maximum"), nb::arg("reweighted"), nb::arg("damping"), nb::arg("tol"),
+             nb::arg("max_rounds"), nb::arg("seed"))
+        .def("mean_field", &PyModel::mean_field, nb::arg("evidence"), nb::arg("tol"), nb::arg("max_rounds"), nb::arg("tries"), nb::arg("seed"))
+        .def("mcsat", &PyModel::mcsat, nb::arg("evidence"), nb::arg("chains"), nb::arg("burn_in"), nb::arg("samples"), nb::arg("hard"), nb::arg("seed"),
+             nb::arg("threads"))
         .def("maximise", &PyModel::maximise, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"));
     nb::class_<PySampler>(m, "Sampler")
         .def(nb::init<nb::object, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(), nb::arg("model"),
