@@ -183,15 +183,37 @@ void score(const Program& p, const std::uint64_t* words, double* out) {
     }
 }
 
+namespace {
+
+// As score, in single precision and without the reference's share; enough for steps of annealing.
+void energy(const Program& p, const float* reference, const std::uint64_t* words, double* out) {
+    Floats sum[8] = {};
+    const auto add = [&](std::uint64_t mask, const float* weights, float weight) {
+        if (!mask) return;
+        for (int g = 0; g < 8; ++g) {
+            const Floats w = weights == nullptr ? fill<float>(weight) : load<Floats>(weights + 8 * g) - weight;
+            sum[g] += (Floats)(spread<float>(std::uint32_t(mask >> (8 * g)) & 255, 0) & (Int<float>)w);
+        }
+    };
+    for (std::int32_t l = 0; l < p.n_literals; ++l) add(words[l], p.unary + std::int64_t(l) * CHAINS, reference[l]);
+    for (std::int64_t j = 0; j < p.n_parts; ++j) {
+        std::uint64_t mask = p.alive[j];
+        for (std::int64_t k = p.part_start[j]; k < p.part_start[j + 1]; ++k) mask &= words[p.part_literals[k]];
+        const bool same = p.vector[j] < 0;
+        add(mask, same ? nullptr : p.vectors + std::int64_t(p.vector[j]) * CHAINS, same ? p.weight[j] : 0);
+    }
+    for (int k = 0; k < CHAINS; ++k) out[k] = p.constant[k] + double(sum[k / 8][k % 8]);
+}
+
+}  // namespace
+
 void sweep(const Program& p, const Schedule& s, Chains& c, float* scratch) {
     Random random(c.random);
     double scores[CHAINS];
     for (std::int64_t k = 0; k < s.n_sweeps; ++k) {
         const float beta = s.beta == nullptr ? 1.0f : s.beta[k];
         if (s.anneal) {
-            score(p, c.words, scores);
-            for (std::int32_t l = 0; l < p.n_literals; ++l)
-                for (std::uint64_t left = c.words[l]; left; left &= left - 1) scores[std::countr_zero(left)] -= s.reference[l];
+            energy(p, s.reference, c.words, scores);
             for (int lane = 0; lane < CHAINS; ++lane) c.log_weight[lane] += (double(beta) - double(c.beta)) * scores[lane];
             c.beta = beta;
         }

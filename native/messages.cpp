@@ -11,7 +11,7 @@
 namespace undirected {
 namespace {
 
-constexpr double MAX_TABLE = 1 << 12;  // scopes with more cells keep their features one by one
+constexpr double MAX_TABLE = 1 << 10;  // scopes with more cells keep their features one by one
 constexpr double LOWEST = -1e300;
 
 // Either a table of logarithms over a few variables, or one long conjunction.

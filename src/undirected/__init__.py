@@ -19,7 +19,7 @@ _HOMES = {
     "AllPairs": "undirected.structure.all_pairs",
     "Atomic": "undirected.structure.atomic",
     "ChowLiu": "undirected.structure.chow_liu",
-    "Comparison": "undirected.evaluation.comparison",
+    "Comparison": "undirected.evaluation.results",
     "DTL1": "undirected.structure.dt_l1",
     "DTSL": "undirected.structure.dtsl",
     "DataError": "undirected.errors",
@@ -41,6 +41,10 @@ _HOMES = {
     "UndirectedError": "undirected.errors",
     "Variable": "undirected.data.variables",
     "WeightFit": "undirected.weights.fit",
+    "Answer": "undirected.inference.answer",
+    "CMLL": "undirected.evaluation.cmll",
+    "ImpossibleEvidence": "undirected.errors",
+    "cmll": "undirected.evaluation.cmll",
     "bootstrap": "undirected.evaluation.stability",
     "compare": "undirected.evaluation.comparison",
     "fit_path": "undirected.weights.fit",
@@ -52,11 +56,13 @@ _HOMES = {
 _MODULES = ("datasets", "plots")
 
 __all__ = [
+    "CMLL",
     "DTL1",
     "DTSL",
     "GSSL",
     "L1",
     "AllPairs",
+    "Answer",
     "Atomic",
     "ChowLiu",
     "Comparison",
@@ -68,6 +74,7 @@ __all__ = [
     "FeatureError",
     "FeatureSet",
     "FormatError",
+    "ImpossibleEvidence",
     "MarkovNetwork",
     "ParameterError",
     "PseudoLikelihood",
@@ -79,6 +86,7 @@ __all__ = [
     "WeightFit",
     "__version__",
     "bootstrap",
+    "cmll",
     "compare",
     "datasets",
     "fit_path",
@@ -101,13 +109,17 @@ if TYPE_CHECKING:
         DownloadError,
         FeatureError,
         FormatError,
+        ImpossibleEvidence,
         ParameterError,
         Unconverged,
         UndirectedError,
     )
-    from undirected.evaluation.comparison import Comparison, compare
+    from undirected.evaluation.cmll import CMLL, cmll
+    from undirected.evaluation.comparison import compare
+    from undirected.evaluation.results import Comparison
     from undirected.evaluation.stability import Stability, bootstrap
     from undirected.features.feature_set import FeatureSet
+    from undirected.inference.answer import Answer
     from undirected.network.network import MarkovNetwork
     from undirected.structure.all_pairs import AllPairs
     from undirected.structure.atomic import Atomic

@@ -30,6 +30,12 @@ class ParameterError(UndirectedError, ValueError):
     exit_code = 2
 
 
+class ImpossibleEvidence(UndirectedError, ValueError):
+    """Evidence that no state of the network meets."""
+
+    exit_code = 4
+
+
 class MissingExtra(UndirectedError, ImportError):
     """An optional dependency that is not installed."""
 

@@ -16,8 +16,8 @@ import pytest
 from undirected import DTL1, DTSL, L1, Atomic, ChowLiu, DataError, ParameterError, compare, datasets, holdout, tune
 from undirected.evaluation import runs
 from undirected.evaluation.cell import peak_bytes
-from undirected.evaluation.comparison import Comparison, load_comparison
 from undirected.evaluation.published import PAPERS, published
+from undirected.evaluation.results import Comparison, load_comparison
 from undirected.evaluation.significance import mean_ranks, wilcoxon_p
 
 

@@ -12,7 +12,7 @@ from undirected.cli import common
 from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
 
 if TYPE_CHECKING:
-    from undirected.evaluation.comparison import Comparison
+    from undirected.evaluation.results import Comparison
 
 EXAMPLES = """\b
 Examples:
@@ -33,11 +33,12 @@ Examples:
 @click.option("--jobs", type=click.IntRange(1, 4096), default=1, show_default=True, help="Data sets worked on at a time.")
 @click.option("--threads", type=click.IntRange(1, 4096), help="Cores for each of them (default: all, divided by --jobs).")
 @click.option("--time-budget", type=common.Seconds(), help="After this long a cell's search tries no further structure.")
+@click.option("--cmll-splits", type=click.IntRange(0), default=1, show_default=True, help="Random splits for CMLL; 0 leaves it out.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For dividing tables and drawing rows.")
 @click.option("--bins", type=click.IntRange(2), default=4, show_default=True, help="Bins for numeric columns.")
 @common.missing_option
 @common.memory_option
-@click.option("--plot", is_flag=True, help="Draw relative.svg, runtime.svg and, with several --sizes, curves.svg.")
+@click.option("--plot", is_flag=True, help="Draw relative.svg (-ncmll.svg), runtime.svg and, with several --sizes, curves.svg.")
 @click.option("-o", "--output", type=click.Path(file_okay=False), help="Folder for the results; started again, the work goes on there.")
 @common.output_options
 def compare(
@@ -49,6 +50,7 @@ def compare(
     jobs: int,
     threads: int | None,
     time_budget: float | None,
+    cmll_splits: int,
     seed: int,
     bins: int,
     missing: str,
@@ -60,7 +62,7 @@ def compare(
     debug: bool,
 ) -> int:
     """Tune learners on data sets, score the test rows, and set the published values beside them."""
-    from undirected.evaluation import comparison
+    from undirected.evaluation import comparison, results
 
     if paper_grids and quick:
         raise click.UsageError("--paper-grids and --quick exclude each other")
@@ -69,10 +71,10 @@ def compare(
     if datasets is None:
         if not (plot and output):
             raise click.UsageError("name data sets, for instance --datasets digits, or nltcs,plants, or all")
-        results = comparison.load_comparison(output)
+        found = results.load_comparison(output)
     else:
         names = [name.strip() for name in learners.split(",") if name.strip()]
-        results = comparison.compare(
+        found = comparison.compare(
             _made(names, bins=bins, missing=missing, memory=memory),
             _named(datasets),
             grid="paper" if paper_grids else "quick",
@@ -81,6 +83,7 @@ def compare(
             jobs=jobs,
             threads=threads,
             time_budget=time_budget,
+            cmll_splits=cmll_splits,
             seed=seed,
             progress=lambda done, total, row: common.remark(f"{done}/{total}  {_told(row)}", quiet),
         )
@@ -88,16 +91,16 @@ def compare(
             wrote = ", ".join(str(Path(output) / name) for name in ("results.json", "results.csv", "results.md"))
             common.remark(f"wrote {wrote}", quiet)
     bold = (lambda text: click.style(text, bold=True)) if sys.stdout.isatty() else str
-    common.emit(results.to_dict(), as_json, results.to_text(bold))
-    for row in results.errors:
+    common.emit(found.to_dict(), as_json, found.to_text(bold))
+    for row in found.errors:
         click.echo(f"undirected: {row['learner']} on {row['dataset']} failed: {row['error']}", err=True)
     if plot and output:
-        _draw(results, Path(output), quiet)
-    if not results.complete:
+        _draw(found, Path(output), quiet)
+    if not found.complete:
         return common.EXIT_INTERRUPTED
-    if results.errors:
+    if found.errors:
         return 3
-    return 0 if all(row["complete"] for row in results.rows) else common.EXIT_EARLY
+    return 0 if all(row["complete"] for row in found.rows) else common.EXIT_EARLY
 
 
 def _made(names: list[str], **params: Any) -> dict[str, Any]:
@@ -129,18 +132,23 @@ def _told(row: dict[str, Any]) -> str:
     name = f"{row['dataset']} {row['learner']}" + (f" on {row['fraction']:g} of the rows" if row["fraction"] != 1 else "")
     if "error" in row:
         return f"{name}: failed: {row['error']}"
-    return f"{name}: test NPLL {row['npll']:.4f}, {row['seconds']:.1f} s, {row['n_settings']} settings"
+    conditional = f", NCMLL {row['ncmll']:.4f}" if row.get("ncmll") is not None else ""
+    return f"{name}: test NPLL {row['npll']:.4f}{conditional}, {row['seconds']:.1f} s, {row['n_settings']} settings"
 
 
 def _draw(results: Comparison, folder: Path, quiet: bool) -> None:
     from undirected.plots import save_figure
 
-    kinds = []
-    if len(results.learners) > 1 and results.scores()[0]:
-        kinds += ["relative", "runtime"]
-    if len({row["fraction"] for row in results.rows}) > 1:
-        kinds.append("curves")
-    for kind in kinds:
-        save_figure(results.plot(kind), folder / f"{kind}.svg")
-    drawn = ", ".join(str(folder / f"{kind}.svg") for kind in kinds)
+    files = {}
+    for metric in results.metrics:
+        end = "" if metric == "npll" else f"-{metric}"
+        if len(results.learners) > 1 and results.scores(metric)[0]:
+            files[f"relative{end}"] = results.plot("relative", metric=metric)
+        if len({row["fraction"] for row in results.rows}) > 1:
+            files[f"curves{end}"] = results.plot("curves", metric=metric)
+    if "relative" in files:
+        files["runtime"] = results.plot("runtime")
+    for name, figure in files.items():
+        save_figure(figure, folder / f"{name}.svg")
+    drawn = ", ".join(str(folder / f"{name}.svg") for name in files)
     common.remark(f"wrote {drawn}" if drawn else "nothing to draw: no data set has a score for two learners", quiet)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from undirected.errors import DataError, ParameterError
-from undirected.evaluation.cell import LENGTH, Job
+from undirected.evaluation.cell import LENGTH, Job, tuned_before
 
 Row = dict[str, Any]
 Told = Callable[[Row], None]
@@ -26,15 +26,8 @@ SETTLE_SECONDS = 20.0  # how long the processes of a killed comparison may take 
 
 def finished(job: Job) -> Row | None:
     """The row of a cell, if the folder holds it and it was made of the same things; failed cells are tried again."""
-    try:
-        found = json.loads(job.row_file.read_text("utf8"))
-        identity, row = found["identity"], dict(found["row"])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{job.row_file} is not a finished cell ({error}); delete it") from None
-    same = identity == job.identity() and job.network_file.exists()
-    return row if same and "error" not in row else None
+    row = tuned_before(job)
+    return row if row is not None and (not job.splits or row.get("cmll_splits") == job.splits) else None
 
 
 class Work:

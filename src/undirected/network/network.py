@@ -22,6 +22,12 @@ from undirected.network.graph import HARD, markov_graph, pair_weights
 if TYPE_CHECKING:
     import networkx
 
+    from undirected.inference.answer import Answer
+    from undirected.inference.evidence import Evidence
+    from undirected.inference.map_state import BestStates
+    from undirected.inference.partition import LogPartition
+    from undirected.network.explain import Explanation
+
 MEMORY = 2 << 30
 
 
@@ -64,7 +70,8 @@ class MarkovNetwork:
         return f"<MarkovNetwork of {len(self.domain)} variables, {len(self.features):,} features>"
 
     @property
-    def _finite(self) -> Array:
+    def finite_weights(self) -> Array:
+        """The weights, infinite ones as plus or minus 10,000."""
         return np.asarray(np.clip(self.weights, -HARD, HARD))
 
     def pruned(self) -> MarkovNetwork:
@@ -88,7 +95,7 @@ class MarkovNetwork:
         n = self.domain.n_literals
         columns = pack(table.codes, self.domain.n_states)
         out = np.zeros(len(table))
-        for row, weight in zip(self.features, self._finite, strict=True):
+        for row, weight in zip(self.features, self.finite_weights, strict=True):
             holds = np.full(columns.shape[1], ~np.uint64(0))
             for literal in row:
                 holds &= columns[literal % n] if literal < n else ~columns[literal % n]
@@ -99,7 +106,7 @@ class MarkovNetwork:
         """P(variable = state | the rest of the row) for every row and literal: ``[rows][literals]``."""
         table = self._table(data, "scoring")
         problem = self._problem(table, threads)
-        return np.asarray(problem.probabilities(self._finite, self.domain.n_literals, threads or default_threads()))
+        return np.asarray(problem.probabilities(self.finite_weights, self.domain.n_literals, threads or default_threads()))
 
     def conditional(self, variable: str, row: Mapping[str, str] | Sequence[int] | Array) -> dict[str, float]:
         """The distribution of one variable given a row: states by name, or codes in the domain's order.
@@ -107,11 +114,11 @@ class MarkovNetwork:
         Variables that share no feature with the one asked for need not be given.
         """
         v = self.domain.index(variable)
-        known = self._row(row)
+        known = self.known_states(row)
         n, base = self.domain.n_literals, self.domain.base
         k = int(self.domain.n_states[v])
         scores = np.zeros(k)
-        weights = self._finite
+        weights = self.finite_weights
         touching = np.unique(self.features.owner[self.features.variables == v])
         for j in touching:
             allowed = np.ones(k, dtype=bool)
@@ -131,7 +138,8 @@ class MarkovNetwork:
         p = np.exp(scores - scores.max())
         return dict(zip(self.domain[v].states, (p / p.sum()).tolist(), strict=True))
 
-    def _row(self, row: Mapping[str, str] | Sequence[int] | Array) -> dict[int, int]:
+    def known_states(self, row: Mapping[str, str] | Sequence[int] | Array) -> dict[int, int]:
+        """The codes of a row by variable's number; negative codes are unknown states."""
         if isinstance(row, Mapping):
             pairs = ((self.domain.index(name), state) for name, state in row.items())
             return {v: self.domain[v].index(str(state)) for v, state in pairs}
@@ -148,7 +156,7 @@ class MarkovNetwork:
         distinct = table.distinct
         if not len(distinct):
             raise DataError(f"{table.source}: all rows have weight zero")
-        rows, variables = self._problem(distinct, threads).terms(self._finite, threads or default_threads())
+        rows, variables = self._problem(distinct, threads).terms(self.finite_weights, threads or default_threads())
         by_row = np.full(table.n_distinct, np.nan)
         weight = np.bincount(table.group, weights=table.weights, minlength=table.n_distinct)
         by_row[weight > 0] = rows
@@ -157,6 +165,120 @@ class MarkovNetwork:
     def pll(self, data: Any, threads: int | None = None) -> float:
         """The mean over rows of the pseudo-log-likelihood, the sum over variables of ``log P(x_i | rest)``."""
         return float(self.pll_terms(data, threads)[1].sum())
+
+    def query(
+        self,
+        evidence: Evidence = None,
+        variables: Sequence[str] | None = None,
+        method: str = "auto",
+        **options: Any,
+    ) -> Answer:
+        """How likely is what, given what is known?
+
+        Evidence first simplifies the network: features that it decides drop out and the rest falls apart; each part is then
+        answered exactly if that is cheap, and by sampling if not.
+
+        Parameters
+        ----------
+        evidence
+            ``{"smoker": "yes"}``; a list of states of which one holds; likelihoods by state; or texts such as ``"age!=old"``.
+        variables
+            Names of the variables asked about; all unknown ones if left out.
+        method
+            ``auto``, ``junction-tree`` (exact), ``gibbs``, ``mcsat``, ``bp`` (belief propagation), ``trw``, ``mean-field``,
+            ``enumeration``.
+        precision
+            Standard error at which sampling may stop (0.005).
+        time_budget
+            Seconds for sampling (10).
+        data
+            A table; every other chain then starts at one of its rows, and the answer says so if the two kinds of starts disagree.
+        chains, scan, memory, threads, seed
+            Number of chains, order of a sweep (``systematic``, ``coloured``, ``random``), bytes for tables, cores, seed.
+
+        Returns
+        -------
+        Answer
+            Marginals with standard errors, the method, and why it was chosen.
+
+        Examples
+        --------
+        >>> from undirected import Domain, FeatureSet, MarkovNetwork, Variable
+        >>> domain = Domain([Variable("rain", ("no", "yes")), Variable("wet", ("no", "yes"))])
+        >>> network = MarkovNetwork(FeatureSet.from_texts(["rain=yes", "rain=yes & wet=yes"], domain), [-1.0, 2.0])
+        >>> round(network.query({"wet": "yes"})["rain"]["yes"], 3)
+        0.731
+        """
+        from undirected.inference.engine import query
+
+        return query(self, evidence, variables, method, **options)
+
+    def map_state(self, evidence: Evidence = None, k: int = 1, method: str = "auto", **options: Any) -> BestStates:
+        """The ``k`` most probable states of all variables, given evidence.
+
+        ``method``: ``auto``, ``exact`` (elimination), ``annealing`` or ``icm`` (climbing from many starts). Options: ``sweeps``,
+        ``memory``, ``threads``, ``seed``.
+        """
+        from undirected.inference.map_state import map_state
+
+        return map_state(self, evidence, k, method, **options)
+
+    def sample(self, n: int, evidence: Evidence = None, **options: Any) -> Dataset:
+        """``n`` rows drawn from the network, given evidence: exactly where memory allows, else one from each of ``n`` Gibbs chains.
+
+        The table's ``source`` says which. Options: ``sweeps`` (500), ``data`` to start chains from, ``memory``, ``threads``, ``seed``.
+        """
+        from undirected.inference.completion import sample
+
+        return sample(self, n, evidence, **options)
+
+    def log_partition(self, evidence: Evidence = None, method: str = "auto", **options: Any) -> LogPartition:
+        """The logarithm of the sum of ``exp(score)`` over all states that evidence leaves.
+
+        ``method``: ``auto``, ``exact``, ``ais`` (annealed importance sampling, forward for a lower and in reverse for an upper
+        bound), ``bp``, ``trw`` (an upper bound), ``mean-field`` (a lower bound). Options: ``chains`` and ``steps`` of ``ais``,
+        ``data``, ``memory``, ``threads``, ``seed``. The result works as a number.
+        """
+        from undirected.inference.partition import log_partition
+
+        return log_partition(self, evidence, method, **options)
+
+    def log_likelihood(self, data: Any, **options: Any) -> float:
+        """The mean over rows of ``log P(row)``; the options are those of `log_partition`."""
+        from undirected.inference.partition import log_likelihood
+
+        return log_likelihood(self, data, **options).value
+
+    def expectations(self, evidence: Evidence = None, **options: Any) -> Array:
+        """The probability of each feature: exact, or an error that tells what exact tables would take."""
+        from undirected.inference.junction_tree import expectations
+        from undirected.inference.problem import Problem
+
+        return expectations(Problem(self, evidence, **options))
+
+    def impute(self, data: Any, method: str = "map", **options: Any) -> Dataset:
+        """A table with its missing cells filled in: the most probable completion of each row (``map``), one drawn from the
+        network (``sample``), or cell by cell the most probable state (``marginal``)."""
+        from undirected.inference.completion import impute
+
+        return impute(self, data, method, **options)
+
+    def predict_proba(self, data: Any, target: str, **options: Any) -> Array:
+        """P(target = state | the other cells of the row) by row and state. Cells may be missing, and so may the target's column."""
+        from undirected.inference.completion import predict_proba
+
+        return predict_proba(self, data, target, **options)
+
+    def explain(
+        self, variable: str, row: Mapping[str, str] | Sequence[int] | Array, state: str | None = None, against: str | None = None
+    ) -> Explanation:
+        """Which features push a variable towards a state, given the rest of a row, and by how much; the parts add up exactly.
+
+        ``state`` is by default the row's own (or the most probable) and ``against`` the likeliest other one.
+        """
+        from undirected.network.explain import explain
+
+        return explain(self, variable, row, state, against)
 
     def strongest(self, k: int = 10, min_length: int = 1) -> list[tuple[str, float]]:
         """The features of largest absolute weight, as text, with their weights."""

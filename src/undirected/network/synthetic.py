@@ -79,7 +79,7 @@ def eliminate(network: MarkovNetwork) -> tuple[list[tuple[tuple[int, ...], Array
     """For each variable the log-scores of its states given earlier variables, and the log of the partition function."""
     domain = network.domain
     factors: list[tuple[tuple[int, ...], Array]] = []
-    for row, weight in zip(network.features, network._finite, strict=True):
+    for row, weight in zip(network.features, network.finite_weights, strict=True):
         scope = tuple(sorted({int(domain.literal_variable[x % domain.n_literals]) for x in row}))
         factors.append((scope, feature_table(row, weight, scope, domain)))
     buckets: list[list[tuple[tuple[int, ...], Array]]] = [[] for _ in range(len(domain))]

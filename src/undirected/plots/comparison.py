@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undirected.errors import ParameterError
-from undirected.evaluation.comparison import Comparison
 from undirected.evaluation.published import published
+from undirected.evaluation.results import Comparison
 from undirected.kernels.types import Array
 
 if TYPE_CHECKING:
@@ -34,15 +34,16 @@ def draw_comparison(results: Comparison, kind: str = "relative", **options: Any)
     return drawing(results, **options)
 
 
-def draw_relative(results: Comparison, reference: str | None = None) -> Figure:
-    """Figure 5, in NPLL: a bar per learner and data set, how far its loss is above the reference's, in percent; below zero is better.
+def draw_relative(results: Comparison, reference: str | None = None, metric: str = "npll") -> Figure:
+    """Figure 5, in NPLL or NCMLL: a bar per learner and data set, how far its loss is above the reference's, in percent.
+    Below zero is better.
 
     Bars that tower above most others are cut and marked with their height.
     """
     from matplotlib.figure import Figure
 
     reference = _reference(results, reference)
-    names, scores = results.scores()
+    names, scores = results.scores(metric)
     if not names:
         raise ParameterError("no data set has a score for every learner; there is nothing to draw")
     base = scores[:, results.learners.index(reference)]
@@ -66,7 +67,7 @@ def draw_relative(results: Comparison, reference: str | None = None) -> Figure:
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=8)
     low, high = (float(np.clip(f(heights, initial=0.0), -top, top)) for f in (np.min, np.max))
     axes.set_ylim(1.18 * low - 0.04 * top, 1.18 * high + 0.04 * top)
-    axes.set_ylabel(f"test loss against {reference}, %\n(below zero: better)", fontsize=9)
+    axes.set_ylabel(f"test loss ({metric.upper()}) against {reference}, %\n(below zero: better)", fontsize=9)
     axes.legend(fontsize=8, frameon=False, ncols=max(1, len(others)), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
@@ -102,8 +103,8 @@ def draw_runtime(results: Comparison, reference: str | None = None) -> Figure:
     return figure
 
 
-def draw_curves(results: Comparison) -> Figure:
-    """Figures 8 and 9, in NPLL: test score against training rows, a panel per data set; higher is better."""
+def draw_curves(results: Comparison, metric: str = "npll") -> Figure:
+    """Figures 8 and 9, in NPLL or NCMLL: test score against training rows, a panel per data set; higher is better."""
     from matplotlib.figure import Figure
 
     names = results.datasets
@@ -116,9 +117,9 @@ def draw_curves(results: Comparison) -> Figure:
         axes = figure.add_subplot(lines, columns, k + 1)
         for mark, learner in zip(MARKS * len(results.learners), results.learners, strict=False):
             points = sorted(
-                (row["train_rows"], row["npll"])
+                (row["train_rows"], row[metric])
                 for row in results.rows
-                if (row["learner"], row["dataset"]) == (learner, name) and "error" not in row
+                if (row["learner"], row["dataset"]) == (learner, name) and row.get(metric) is not None
             )
             if points:
                 x, y = np.array(points).T
@@ -126,7 +127,7 @@ def draw_curves(results: Comparison) -> Figure:
         axes.set_title(name, fontsize=9)
         axes.tick_params(labelsize=7)
         if k % columns == 0:
-            axes.set_ylabel("test NPLL", fontsize=8)
+            axes.set_ylabel(f"test {metric.upper()}", fontsize=8)
         if k >= len(names) - columns:
             axes.set_xlabel("thousands of training rows", fontsize=8)
     figure.legend(list(shown.values()), list(shown), loc="outside upper center", ncols=max(1, len(shown)), fontsize=8, frameon=False)

@@ -1,0 +1,1 @@
+"""Questions to a network: marginals, most probable states, samples, the partition function."""

@@ -1,0 +1,115 @@
+"""Filling in what is missing, and predicting one variable from the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from undirected.data.dataset import Dataset
+from undirected.data.raw import RawTable
+from undirected.data.readers import read_data, read_raw
+from undirected.errors import DataError
+from undirected.inference import gibbs, junction_tree
+from undirected.inference.engine import check_method
+from undirected.inference.evidence import Evidence, Given, of_codes
+from undirected.inference.map_state import best_rows
+from undirected.inference.problem import Problem
+from undirected.inference.rows import row_marginals
+from undirected.kernels.types import Array
+from undirected.network.network import MEMORY
+
+if TYPE_CHECKING:
+    from undirected.network.network import MarkovNetwork
+
+IMPUTE_METHODS = ("map", "sample", "marginal")
+
+
+def sample(
+    network: MarkovNetwork, n: int, evidence: Evidence = None, *, sweeps: int = 500, data: Any = None, memory: int = MEMORY,
+    threads: int | None = None, seed: int = 0,
+) -> Dataset:  # fmt: skip
+    """See `MarkovNetwork.sample`."""
+    if n < 1:
+        raise DataError(f"n={n}: at least one sample")
+    problem = Problem(network, evidence, memory, threads, seed)
+    junction_tree.marginals(problem, 1.0)  # tells impossible evidence where that is cheap
+    states = junction_tree.draw(problem, n).copy()
+    open_ones = (states < 0).any(axis=0)
+    how = "exact samples"
+    if open_ones.any():
+        rows = None if data is None else read_data(data, domain=network.domain).codes
+        rest = problem.frozen(np.setdiff1d(problem.open_variables(), np.flatnonzero(open_ones)))
+        states[:, open_ones] = gibbs.samples(rest, n, sweeps=sweeps, data=rows)[:, open_ones]
+        how = f"samples by Gibbs sampling, {sweeps} sweeps each"
+    return Dataset(network.domain, states, source=how)
+
+
+def partial_table(network: MarkovNetwork, data: Any, absent: str | None = None) -> Dataset:
+    """A table over the network's variables in which cells may be missing, and the column of one variable absent."""
+    if isinstance(data, Dataset):
+        return read_data(data, domain=network.domain)
+    raw = read_raw(data)
+    if absent is not None and raw.names is not None and network.domain.named and absent not in raw.names:
+        from undirected.data.raw import RawColumn
+
+        empty = RawColumn([""], np.zeros(raw.n_rows, dtype=np.int64))
+        raw = RawTable([*raw.columns, empty], [*raw.names, absent], raw.source, raw.weights, raw.lines)
+    elif absent is not None and raw.names is None and len(raw.columns) == len(network.domain) - 1:
+        from undirected.data.raw import RawColumn
+
+        columns = list(raw.columns)
+        columns.insert(network.domain.index(absent), RawColumn([""], np.zeros(raw.n_rows, dtype=np.int64)))
+        raw = RawTable(columns, None, raw.source, raw.weights, raw.lines)
+    return read_data(raw, domain=network.domain)
+
+
+def impute(
+    network: MarkovNetwork, data: Any, method: str = "map", *, memory: int = MEMORY, threads: int | None = None, seed: int = 0
+) -> Dataset:
+    """See `MarkovNetwork.impute`."""
+    check_method(method, IMPUTE_METHODS)
+    table = partial_table(network, data)
+    codes = table.codes.astype(np.int16)
+    rows = np.flatnonzero((codes < 0).any(axis=1))
+    problem = Problem(network, None, memory, threads, seed)
+    if len(rows):
+        marks = of_codes(network.domain, codes[rows])
+        if method == "map":
+            packed = np.packbits(marks, axis=1)
+            _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+            codes[rows] = best_rows(problem, np.ascontiguousarray(marks[first]))[inverse.ravel()]
+        elif method == "sample":
+            codes[rows] = _drawn(problem, marks)
+        else:
+            p = row_marginals(problem, marks).marginals
+            for v in range(len(network.domain)):
+                gaps = codes[rows, v] < 0
+                best = np.argmax(p[:, network.domain.base[v] : network.domain.base[v + 1]], axis=1)
+                codes[rows[gaps], v] = best[gaps]
+    return Dataset(network.domain, codes, table.weights, f"{table.source}, completed", table.lines)
+
+
+def _drawn(problem: Problem, marks: Array) -> Array:
+    out = np.empty((len(marks), len(problem.domain)), dtype=np.int16)
+    for r, row in enumerate(marks):
+        single = object.__new__(Problem)
+        single.__dict__.update(problem.__dict__)
+        single.given, single.seed = Given(row, {}), problem.seed + r
+        states = junction_tree.draw(single, 1)[0].copy()
+        if (states < 0).any():
+            states[states < 0] = gibbs.samples(single, 4)[0][states < 0]
+        out[r] = states
+    return out
+
+
+def predict_proba(
+    network: MarkovNetwork, data: Any, target: str, *, memory: int = MEMORY, threads: int | None = None, seed: int = 0
+) -> Array:
+    """See `MarkovNetwork.predict_proba`."""
+    v = network.domain.index(target)
+    codes = partial_table(network, data, target).codes.astype(np.int16)
+    codes[:, v] = -1
+    problem = Problem(network, None, memory, threads, seed)
+    found = row_marginals(problem, of_codes(network.domain, codes))
+    return np.asarray(found.marginals[:, network.domain.base[v] : network.domain.base[v + 1]])

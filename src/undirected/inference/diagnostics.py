@@ -1,0 +1,52 @@
+"""How far sampled chains can be trusted: standard errors, R-hat, effective sample size, whether starts agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from undirected.kernels.types import Array
+
+MAX_R_HAT = 1.1
+ROUNDING = 2e-5  # sums in single precision are not better than this
+APART = 4.5  # standard errors between two kinds of starts that count as disagreement
+
+
+@dataclass
+class Diagnosis:
+    """By quantity: mean, standard error, R-hat, effective sample size and whether the chains agree about it."""
+
+    mean: Array
+    standard_error: Array
+    r_hat: Array
+    effective: Array
+    agree: Array
+
+
+def diagnose(sums: Array, squares: Array, n: int, kinds: Array | None = None, before: Array | None = None) -> Diagnosis:
+    """From each chain's sum and sum of squares of ``n`` values, ``[chains][quantities]``.
+
+    Chains are independent, so the spread of their means gives the error of the overall mean whatever their autocorrelation.
+    ``kinds`` tells how each chain was started, ``before`` is an earlier estimate of the means: where the kinds of starts, or
+    then and now, differ by more than chance, or R-hat is large, the chains do not agree.
+    """
+    means = sums / n
+    chains = len(means)
+    mean = means.mean(axis=0)
+    between = means.var(axis=0, ddof=1) if chains > 1 else np.full(means.shape[1], np.nan)
+    within = np.maximum((squares / n - means**2).mean(axis=0), 0) * n / max(n - 1, 1)
+    error = np.sqrt(between / chains)
+    steady = np.sqrt(between) < ROUNDING
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r_hat = np.where(steady, 1.0, np.sqrt((n - 1) / n + between / within))
+        effective = np.where(steady, chains * n, np.minimum(chains * n, mean * (1 - mean) / error**2))
+    agree = (r_hat <= MAX_R_HAT) | steady
+    if kinds is not None and 0 < kinds.sum() < chains:
+        a, b = means[kinds], means[~kinds]
+        gap = np.abs(a.mean(axis=0) - b.mean(axis=0))
+        noise = np.sqrt(a.var(axis=0, ddof=1) / len(a) + b.var(axis=0, ddof=1) / len(b)) if min(len(a), len(b)) > 1 else error
+        agree &= gap <= APART * noise + ROUNDING
+    if before is not None:
+        agree &= np.abs(mean - before) <= APART * np.sqrt(3) * error + ROUNDING  # the earlier run was half as long
+    return Diagnosis(mean, np.maximum(error, ROUNDING), r_hat, effective, agree)

@@ -1,0 +1,163 @@
+"""One interface to all engines, and the choice between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from undirected.data.readers import read_data
+from undirected.errors import ParameterError, did_you_mean
+from undirected.inference import belief_propagation, enumeration, gibbs, junction_tree, mcsat
+from undirected.inference import mean_field as mean_field_engine
+from undirected.inference.answer import Answer, by_name
+from undirected.inference.evidence import Evidence
+from undirected.inference.problem import CELLS_PER_SECOND, Parts, Problem
+from undirected.kernels.types import Array
+from undirected.network.network import MEMORY
+
+if TYPE_CHECKING:
+    from undirected.network.network import MarkovNetwork
+
+METHODS = ("auto", "junction-tree", "gibbs", "mcsat", "bp", "trw", "mean-field", "enumeration")
+EXACT_SECONDS = 2.0  # what exact work may take before sampling is preferred
+
+
+def check_method(method: str, known: Sequence[str]) -> None:
+    if method not in known:
+        raise ParameterError(f"method={method!r} is not known.{did_you_mean(method, known)} Choose one of {', '.join(known)}")
+
+
+def query(
+    network: MarkovNetwork,
+    evidence: Evidence = None,
+    variables: Sequence[str] | None = None,
+    method: str = "auto",
+    *,
+    precision: float = 0.005,
+    time_budget: float | None = 10.0,
+    chains: int | None = None,
+    scan: str = "systematic",
+    data: Any = None,
+    memory: int = MEMORY,
+    threads: int | None = None,
+    seed: int = 0,
+) -> Answer:
+    """See `MarkovNetwork.query`."""
+    began = time.monotonic()
+    check_method(method, METHODS)
+    if not precision > 0:
+        raise ParameterError(f"precision={precision}: a standard error above zero")
+    problem = Problem(network, evidence, memory, threads, seed)
+    wanted = _wanted(problem, variables)
+    rows = None if data is None else read_data(data, domain=network.domain).codes
+    sampling: dict[str, Any] = {"precision": precision, "time_budget": time_budget, "chains": chains}
+    if method in ("gibbs", "auto"):
+        sampling |= {"scan": scan, "data": rows}
+    if method == "auto":
+        out = _auto(problem, wanted, sampling)
+    elif method in ("gibbs", "mcsat"):
+        out = _sampled(problem, wanted, method, sampling, "Asked for.")
+    elif method in ("bp", "trw", "mean-field"):
+        out = _approximated(problem, wanted, method)
+    else:
+        out = _exact(problem, wanted, method)
+    out.seconds = time.monotonic() - began
+    return out
+
+
+def _wanted(problem: Problem, variables: Sequence[str] | None) -> list[int]:
+    if variables is None:
+        return [int(v) for v in problem.open_variables()]
+    if isinstance(variables, str):
+        variables = [variables]
+    return [problem.domain.index(name) for name in variables]
+
+
+def _answer(problem: Problem, wanted: list[int], p: Array, errors: Array, **how: Any) -> Answer:
+    how.setdefault("diagnostics", {})
+    return Answer(by_name(problem.domain, p, wanted), by_name(problem.domain, errors, wanted), seconds=0.0, **how)
+
+
+def _exact(problem: Problem, wanted: list[int], method: str) -> Answer:
+    if method == "enumeration":
+        p, log_z = enumeration.marginals(problem)
+        why = "All states, one by one."
+    else:
+        parts = problem.require_exact("exact inference")
+        p, log_z = junction_tree.marginals(problem)
+        why = f"Asked for; {parts.told()}."
+    figures = {"log_partition": log_z}
+    return _answer(problem, wanted, p, np.zeros(len(p)), method=method, exact=True, mixed=None, why=why, diagnostics=figures)
+
+
+def _approximated(problem: Problem, wanted: list[int], method: str) -> Answer:
+    if method == "mean-field":
+        found = mean_field_engine.mean_field(problem)
+    else:
+        found = belief_propagation.propagate(problem, reweighted=method == "trw")
+    kind = {"bp": "log_partition_bethe", "trw": "log_partition_upper", "mean-field": "log_partition_lower"}[method]
+    figures = {kind: found.log_z, "updates": found.updates, "damping": found.damping}
+    unknown = np.full(len(found.marginals), np.nan)
+    return _answer(
+        problem, wanted, found.marginals, unknown, method=method, exact=False, mixed=None, why="Asked for.", diagnostics=figures,
+        converged=found.converged,
+    )  # fmt: skip
+
+
+def literals_of(problem: Problem, variables: Sequence[int] | Array) -> Array:
+    base = problem.domain.base
+    return np.concatenate([np.arange(base[v], base[v + 1]) for v in variables] or [np.zeros(0, dtype=np.int64)]).astype(np.int64)
+
+
+def _sampled(problem: Problem, wanted: list[int], method: str, options: dict[str, Any], why: str) -> Answer:
+    open_ones = np.intersect1d(wanted, problem.open_variables())
+    literals = literals_of(problem, open_ones)
+    if not len(literals):
+        p = problem.given.allowed.astype(float)
+        return _answer(problem, wanted, p, np.zeros(len(p)), method="evidence", exact=True, mixed=None, why="Every state is known.")
+    found = (gibbs if method == "gibbs" else mcsat).marginals(problem, literals, **options)
+    known = np.setdiff1d(np.arange(problem.domain.n_literals), literals_of(problem, problem.open_variables()))
+    p, errors = found.diagnosis.mean.copy(), found.diagnosis.standard_error.copy()
+    p[known], errors[known] = problem.given.allowed[known], 0.0
+    errors[~found.diagnosis.agree] = np.nan
+    errors[known] = 0.0
+    return _answer(problem, wanted, p, errors, method=method, exact=False, mixed=found.mixed, why=why, diagnostics=found.figures(literals))
+
+
+def _auto(problem: Problem, wanted: list[int], sampling: dict[str, Any]) -> Answer:
+    """Exact for every part that is cheap enough, sampling for what remains of the variables asked for."""
+    budget = sampling["time_budget"]
+    limit = min(problem.max_cells, CELLS_PER_SECOND * (EXACT_SECONDS if budget is None else min(EXACT_SECONDS, budget)))
+    parts = problem.parts(limit)
+    needed = np.unique(parts.of[wanted]) if len(wanted) else np.zeros(0, dtype=int)
+    needed = needed[needed >= 0]
+    aside = problem.frozen(np.flatnonzero((parts.of >= 0) & ~np.isin(parts.of, needed)))
+    solvable = parts.solvable.astype(bool)
+    p, log_z = junction_tree.marginals(aside, limit)
+    if solvable[needed].all():
+        whole = len(needed) == len(parts.cells) and np.isfinite(log_z)
+        figures = {"log_partition": log_z} if whole else {}
+        why = f"Cheap enough to be exact: {parts.told()}."
+        return _answer(problem, wanted, p, np.zeros(len(p)), method="junction-tree", exact=True, mixed=None, why=why, diagnostics=figures)
+    hard = np.isfinite(problem.hard)
+    method = "mcsat" if hard else "gibbs"
+    easy = np.flatnonzero((parts.of >= 0) & np.isin(parts.of, np.flatnonzero(solvable)))
+    rest = aside.frozen(easy)
+    options = sampling if method == "gibbs" else {k: v for k, v in sampling.items() if k not in ("scan", "data")}
+    found = _sampled(rest, wanted, method, options, _why_sampled(parts, needed, hard))
+    exact_ones = [v for v in wanted if v in set(easy.tolist())]
+    found.marginals |= by_name(problem.domain, p, exact_ones)
+    found.standard_errors |= by_name(problem.domain, np.zeros(len(p)), exact_ones)
+    if exact_ones:
+        found.method = f"junction-tree and {method}"
+    return found
+
+
+def _why_sampled(parts: Parts, needed: Array, hard: bool) -> str:
+    worst = needed[~parts.solvable[needed].astype(bool)]
+    size = int(np.isin(parts.of, worst).sum())
+    text = f"{size} variables hang together too densely to be summed out (a clique of more than {parts.largest[worst].max():,.0f} cells)"
+    return text + ("; infinite weights ask for MC-SAT." if hard else ".")

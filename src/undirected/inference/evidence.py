@@ -1,0 +1,123 @@
+"""What is known when a question is asked: states, excluded states, likelihoods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from undirected.data.discretize import bin_codes
+from undirected.data.variables import Domain, Variable, as_number
+from undirected.errors import DataError, FeatureError, ImpossibleEvidence
+from undirected.features.conjunction import normalise, parse_feature
+from undirected.kernels.types import Array
+
+Evidence = Mapping[str, Any] | Sequence[str] | None
+
+
+@dataclass
+class Given:
+    """Evidence in numbers: ``allowed`` marks the states that are left, ``likelihood`` holds logarithms by literal (soft evidence)."""
+
+    allowed: Array
+    likelihood: dict[int, float] = field(default_factory=dict)
+
+
+def read_evidence(domain: Domain, evidence: Evidence | Given) -> Given:
+    """Evidence as users write it.
+
+    A mapping of names to a state (``{"smoker": "yes"}``), to a list or set of states of which one holds, or to likelihoods
+    (``{"test": {"positive": 0.9, "negative": 0.2}}``, or an array in the order of the states); or texts such as
+    ``"smoker=yes"`` and ``"age!=old"``. A number given for a variable of bins means its bin.
+    """
+    if isinstance(evidence, Given):
+        return evidence
+    given = Given(np.ones(domain.n_literals, dtype=np.uint8))
+    if evidence is None:
+        return given
+    if isinstance(evidence, str):
+        evidence = [evidence]
+    if isinstance(evidence, Mapping):
+        for name, value in evidence.items():
+            _take(domain, given, domain.index(str(name)), value)
+    else:
+        for text in evidence:
+            _take_text(domain, given, text)
+    for v, variable in enumerate(domain.variables):
+        if not given.allowed[domain.base[v] : domain.base[v + 1]].any():
+            raise ImpossibleEvidence(f"the evidence leaves no state of {variable.name!r}; it has {', '.join(variable.states[:8])}")
+    return given
+
+
+def _take_text(domain: Domain, given: Given, text: str) -> None:
+    if not isinstance(text, str):
+        raise DataError(f"evidence is a mapping of names to states, or texts such as 'smoker=yes', not {text!r}")
+    try:
+        literals = parse_feature(text, domain)
+    except FeatureError as error:
+        literals = _binned(domain, text)
+        if not literals:
+            raise FeatureError(str(error).replace("in the feature", "in the evidence").replace("the feature", "the evidence")) from None
+    n = domain.n_literals
+    for literal in literals:
+        v = int(domain.literal_variable[literal % n])
+        mine = slice(int(domain.base[v]), int(domain.base[v + 1]))
+        keep = np.arange(mine.start, mine.stop) == literal % n
+        given.allowed[mine] &= keep if literal < n else ~keep
+
+
+def _binned(domain: Domain, text: str) -> tuple[int, ...]:
+    """``age=37`` for a variable of bins; nothing if the text is something else."""
+    name, _, value = text.partition("=")
+    v = domain.find(name.strip())
+    if v is None or domain[v].edges is None or as_number(value.strip()) is None:
+        return ()
+    return normalise([int(domain.base[v]) + state_code(domain[v], value.strip())], domain)
+
+
+def state_code(variable: Variable, value: Any) -> int:
+    """The code of a state, or of the bin that a number falls into."""
+    text = str(value)
+    number = as_number(text)
+    if variable.find(text) is None and variable.edges is not None and number is not None:
+        return int(bin_codes(variable, np.array([number]))[0])
+    if variable.find(text) is None and number is not None and number == int(number):
+        text = str(int(number))  # 1.0 or True for the state 1
+    return variable.index(text)
+
+
+def _take(domain: Domain, given: Given, v: int, value: Any) -> None:
+    variable = domain[v]
+    first, k = int(domain.base[v]), len(variable.states)
+    if isinstance(value, Mapping):
+        values = np.zeros(k)
+        for state, likelihood in value.items():
+            values[state_code(variable, state)] = likelihood
+        value = values
+    if isinstance(value, np.ndarray) and value.ndim:
+        if value.shape != (k,) or not np.isfinite(value).all() or (value < 0).any():
+            raise DataError(f"the likelihoods of {variable.name!r} are not {k} numbers of zero or more, one a state")
+        given.allowed[first : first + k] &= value > 0
+        for s in np.flatnonzero(value > 0):
+            given.likelihood[first + int(s)] = given.likelihood.get(first + int(s), 0.0) + float(np.log(value[s]))
+        return
+    states = value if isinstance(value, list | tuple | AbstractSet) else [value]
+    keep = np.zeros(k, dtype=bool)
+    for state in states:
+        keep[state_code(variable, int(state) if isinstance(state, bool | np.bool_) else state)] = True
+    given.allowed[first : first + k] &= keep
+
+
+def of_codes(domain: Domain, codes: Array) -> Array:
+    """Evidence of many rows: marks by row and literal; a negative code leaves the variable open."""
+    rows = np.arange(len(codes))
+    marks = np.zeros((len(codes), domain.n_literals), dtype=np.uint8)
+    for v in range(len(domain)):
+        column = codes[:, v].astype(np.int64)
+        known = column >= 0
+        marks[rows[known], domain.base[v] + column[known]] = 1
+        marks[~known, domain.base[v] : domain.base[v + 1]] = 1
+    return marks

@@ -1,0 +1,135 @@
+"""Gibbs sampling of many chains at once, until a precision is reached or the chains are seen not to agree."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from undirected.errors import ParameterError
+from undirected.inference.diagnostics import Diagnosis, diagnose
+from undirected.inference.problem import Problem
+from undirected.kernels import backend
+from undirected.kernels.types import Array
+
+SCANS = ("systematic", "coloured", "random")
+FIRST_SWEEPS = 32
+CHAINS = 1024
+
+
+@dataclass
+class Sampled:
+    """What the chains tell: a diagnosis by literal, and how much was run."""
+
+    diagnosis: Diagnosis
+    mixed: bool
+    chains: int
+    sweeps: int
+    interrupted: bool = False
+
+    def figures(self, literals: Array) -> dict[str, Any]:
+        """Diagnostics over the literals asked for."""
+        d = self.diagnosis
+        return {
+            "r_hat": float(np.nanmax(d.r_hat[literals], initial=1.0)),
+            "effective_samples": float(np.nanmin(d.effective[literals], initial=np.inf)) if len(literals) else None,
+            "chains": self.chains,
+            "sweeps": self.sweeps,
+        }
+
+
+def scan_order(problem: Problem, scan: str) -> Array:
+    """The order of a sweep: by number, by colour of the Markov graph (no two neighbours alike), or at random."""
+    n = len(problem.domain)
+    if scan == "systematic":
+        return np.arange(n, dtype=np.int32)
+    if scan == "random":
+        return np.random.default_rng(problem.seed).permutation(n).astype(np.int32)
+    if scan == "coloured":
+        import networkx as nx
+
+        colours = nx.greedy_color(problem.network.graph(), strategy="largest_first")
+        return np.array(sorted(range(n), key=lambda v: (colours[problem.domain[v].name], v)), dtype=np.int32)
+    raise ParameterError(f"scan={scan!r} is not known; choose one of {', '.join(SCANS)}")
+
+
+def make_sampler(problem: Problem, states: Array, scan: str = "systematic") -> Any:
+    """Chains that all have the problem's evidence."""
+    rows = np.zeros(len(states), dtype=np.int32)
+    order = scan_order(problem, scan)
+    return backend().module.Sampler(problem.model, problem.evidence, rows, np.ascontiguousarray(states), order, problem.seed)
+
+
+def starts(problem: Problem, chains: int, data: Array | None) -> tuple[Array, Array | None]:
+    """First states: random, and for every other chain a row of data where there is any; which chains those are."""
+    rng = np.random.default_rng(problem.seed)
+    states = problem.random_states(chains, rng)
+    if data is None or not len(data):
+        return states, None
+    from_data = np.arange(chains) % 2 == 1
+    rows = data[rng.integers(len(data), size=int(from_data.sum()))]
+    states[from_data] = problem.fitted(rows, rng)
+    return states, from_data
+
+
+def marginals(
+    problem: Problem,
+    literals: Array,
+    *,
+    precision: float = 0.005,
+    time_budget: float | None = 10.0,
+    chains: int | None = None,
+    max_sweeps: int = 100_000,
+    scan: str = "systematic",
+    data: Array | None = None,
+) -> Sampled:
+    """Sample until every literal asked for has a standard error below ``precision``, or time is up.
+
+    Each round is as long as all before it together, which serve as its burn-in.
+    """
+    chains = chains or _affordable(problem)
+    if chains < 4:
+        raise ParameterError(f"chains={chains}: at least 4, so that they can be compared")
+    began = time.monotonic()
+    states, kinds = starts(problem, chains, data)
+    sampler = make_sampler(problem, states, scan)
+    threads = problem.threads
+    done, before, found = 0, None, None
+    interrupted = False
+    try:
+        sampler.run(FIRST_SWEEPS, None, None, False, False, False, threads)
+        done = FIRST_SWEEPS
+        while True:
+            sampler.reset()
+            length = done
+            sampler.run(length, None, None, True, False, False, threads)
+            done += length
+            found = diagnose(sampler.sums().astype(float), sampler.squares().astype(float), length, kinds, before)
+            before = found.mean
+            good = found.agree[literals].all()
+            if good and (found.standard_error[literals] <= precision).all():
+                break
+            spent = time.monotonic() - began
+            if done * 2 > max_sweeps or (time_budget is not None and spent * 2.2 > time_budget):
+                break
+    except KeyboardInterrupt:
+        interrupted = True
+        if found is None:
+            raise
+    assert found is not None
+    return Sampled(found, bool(found.agree[literals].all()), chains, done, interrupted)
+
+
+def samples(problem: Problem, n: int, *, sweeps: int = 500, scan: str = "systematic", data: Array | None = None) -> Array:
+    """One state from each of ``n`` chains after so many sweeps."""
+    sampler = make_sampler(problem, starts(problem, n, data)[0], scan)
+    sampler.run(sweeps, None, None, False, False, False, problem.threads)
+    return np.asarray(sampler.states())
+
+
+def _affordable(problem: Problem) -> int:
+    """As many chains as are useful, whose sums fit into a quarter of the memory."""
+    each = 16.0 * max(1, problem.domain.n_literals)
+    return int(min(CHAINS, max(64, problem.memory / 4 / each // 64 * 64)))

@@ -1,0 +1,169 @@
+"""The most probable states: exactly by elimination, else by simulated annealing or by climbing from many starts."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from undirected.errors import ParameterError
+from undirected.inference.engine import EXACT_SECONDS, check_method
+from undirected.inference.evidence import Evidence, Given
+from undirected.inference.gibbs import make_sampler
+from undirected.inference.problem import CELLS_PER_SECOND, TRIES, Problem
+from undirected.kernels.types import Array
+from undirected.network.network import MEMORY
+
+if TYPE_CHECKING:
+    from undirected.network.network import MarkovNetwork
+
+METHODS = ("auto", "exact", "annealing", "icm")
+CHAINS = 256
+COLDEST = 8.0  # inverse temperature at the end of annealing
+
+
+@dataclass
+class BestStates:
+    """The most probable states, best first.
+
+    ``states`` are rows by name, ``log_scores`` their log-probabilities up to the partition function; ``exact`` tells whether no
+    better one can exist.
+    """
+
+    states: list[dict[str, str]]
+    log_scores: list[float]
+    method: str
+    exact: bool
+    seconds: float
+    why: str
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __getitem__(self, k: int) -> dict[str, str]:
+        return self.states[k]
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __str__(self) -> str:
+        first = self.states[0]
+        lines = []
+        for k, (state, score) in enumerate(zip(self.states, self.log_scores, strict=True)):
+            shown = state if k == 0 else {name: value for name, value in state.items() if value != first[name]}
+            lines.append(f"{k + 1}. log score {score:.4f}: " + ", ".join(f"{name}={value}" for name, value in shown.items()))
+        if len(self.states) > 1:
+            lines.append("(from the second on: what differs from the first)")
+        lines.append(f"{self.method}: {'exact' if self.exact else 'the best found'}; {self.seconds:.2g} s. {self.why}")
+        return "\n".join(lines)
+
+
+def map_state(
+    network: MarkovNetwork,
+    evidence: Evidence = None,
+    k: int = 1,
+    method: str = "auto",
+    *,
+    sweeps: int = 300,
+    memory: int = MEMORY,
+    threads: int | None = None,
+    seed: int = 0,
+) -> BestStates:
+    """See `MarkovNetwork.map_state`."""
+    began = time.monotonic()
+    check_method(method, METHODS)
+    if k < 1:
+        raise ParameterError(f"k={k}: at least one state")
+    problem = Problem(network, evidence, memory, threads, seed)
+    limit = problem.max_cells if method == "exact" else min(problem.max_cells, CELLS_PER_SECOND * EXACT_SECONDS)
+    parts = problem.require_exact("an exact maximum") if method == "exact" else problem.parts(limit)
+    exact = method == "exact" or (method == "auto" and bool(parts.solvable.all()))
+    if exact:
+        codes, scores = k_best(problem, k)
+        why = parts.told().capitalize() + "."
+        method = "exact"
+    else:
+        why = "Asked for." if method != "auto" else f"Too dense to be maximised exactly: {parts.told()}."
+        method = "annealing" if method == "auto" else method
+        codes, scores = climbed(problem, k, method, sweeps)
+    scores = scores + problem.constant
+    problem.check_possible(float(scores[0]))
+    states = [dict(zip(network.domain.names, named(problem, row), strict=True)) for row in codes]
+    return BestStates(states, scores.tolist(), method, exact, time.monotonic() - began, why)
+
+
+def named(problem: Problem, row: Array) -> list[str]:
+    return [variable.states[int(code)] for variable, code in zip(problem.domain.variables, row, strict=True)]
+
+
+def k_best(problem: Problem, k: int) -> tuple[Array, Array]:
+    """The ``k`` best states by splitting the rest of the space after each one found (Lawler 1972): the states that first differ
+    from it in one variable make a part of their own, whose best is found again by elimination."""
+    base = problem.domain.base
+
+    def best(marks: list[Array]) -> tuple[Array, Array]:
+        rows = np.ascontiguousarray(np.stack(marks), dtype=np.uint8)
+        states, scores = problem.model.maximise(rows, problem.max_cells, TRIES, problem.seed, problem.threads)
+        return np.asarray(states), np.asarray(scores)
+
+    states, scores = best([problem.given.allowed])
+    heap = [(-float(scores[0]), 0, states[0], problem.given.allowed)]
+    made = 1
+    out: list[Array] = []
+    values: list[float] = []
+    while heap and len(out) < k:
+        value, _, state, marks = heapq.heappop(heap)
+        out.append(state)
+        values.append(-value)
+        if len(out) == k:
+            break
+        parts = []
+        kept = marks.copy()
+        for v in np.flatnonzero(np.add.reduceat(marks.astype(np.int64), base[:-1]) > 1):
+            mine = slice(int(base[v]), int(base[v + 1]))
+            other = kept.copy()
+            other[mine.start + int(state[v])] = 0
+            if other[mine].any():
+                parts.append(other)
+            kept[mine] = 0
+            kept[mine.start + int(state[v])] = 1
+        if parts:
+            states, scores = best(parts)
+            for found, score, part in zip(states, scores, parts, strict=True):
+                heapq.heappush(heap, (-float(score), made, found, part))
+                made += 1
+    return np.array(out), np.array(values)
+
+
+def climbed(problem: Problem, k: int, method: str, sweeps: int) -> tuple[Array, Array]:
+    """The best states that many chains end in: after cooling down, or by climbing alone (ICM)."""
+    rng = np.random.default_rng(problem.seed)
+    sampler = make_sampler(problem, problem.random_states(max(CHAINS, k), rng))
+    if method == "annealing":
+        beta = np.geomspace(0.1, COLDEST, sweeps).astype(np.float32)
+        sampler.run(sweeps, beta, None, False, False, False, problem.threads)
+    for _ in range(100):
+        before = sampler.states()
+        sampler.run(5, None, None, False, False, True, problem.threads)
+        if np.array_equal(before, sampler.states()):
+            break
+    scores = np.asarray(sampler.scores(problem.threads))
+    states, first = np.unique(np.asarray(sampler.states()), axis=0, return_index=True)
+    order = np.argsort(-scores[first], kind="stable")[:k]
+    return states[order], scores[first][order]
+
+
+def best_rows(problem: Problem, marks: Array, sweeps: int = 200) -> Array:
+    """The best state for each row of evidence; exact where that is cheap, annealed where not."""
+    limit = min(problem.max_cells, CELLS_PER_SECOND * EXACT_SECONDS / 20)
+    states, _ = problem.model.maximise(marks, limit, 2, problem.seed, problem.threads)
+    states = np.array(states)
+    for r in np.flatnonzero((states < 0).any(axis=1)):
+        single = object.__new__(Problem)
+        single.__dict__.update(problem.__dict__)
+        single.given = Given(marks[r], problem.given.likelihood)
+        states[r] = climbed(single, 1, "annealing", sweeps)[0][0]
+    return states

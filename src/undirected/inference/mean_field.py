@@ -1,0 +1,14 @@
+"""Mean field: the independent distribution closest to the network, found one variable at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from undirected.inference.belief_propagation import Propagated
+from undirected.inference.problem import Problem
+
+
+def mean_field(problem: Problem, *, tol: float = 1e-8, max_rounds: int = 2000, tries: int = 3) -> Propagated:
+    """The best of several starts; ``log_z`` is a lower bound on the log partition function."""
+    q, log_z, _, updates, converged = problem.model.mean_field(problem.evidence, tol, max_rounds, tries, problem.seed)
+    return Propagated(np.asarray(q), float(log_z) + problem.constant, bool(converged), int(updates), 0.0)

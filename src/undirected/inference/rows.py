@@ -1,0 +1,85 @@
+"""Marginals for many rows of evidence at once: each distinct row once, exactly where that is cheap, by Gibbs sampling elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from undirected.inference.problem import Problem
+from undirected.kernels import backend
+from undirected.kernels.types import Array
+
+EXACT_CELLS = 1 << 14  # table cells a row may take: then elimination is cheaper than a thousand sweeps
+BATCH_BYTES = 64 << 20
+
+
+@dataclass
+class RowMarginals:
+    """By row: marginals ``[rows][literals]``, the same from two halves of the chains (equal where exact), whether exact."""
+
+    marginals: Array
+    halves: tuple[Array, Array]
+    exact: Array
+    n_distinct: int
+
+
+def row_marginals(
+    problem: Problem,
+    marks: Array,
+    *,
+    method: str = "auto",
+    burn_in: int = 100,
+    sweeps: int = 1000,
+    exact_cells: float = EXACT_CELLS,
+    progress: Callable[[int, int], None] | None = None,
+) -> RowMarginals:
+    """Marginals under each row of evidence (marks by literal). ``method`` is ``auto``, ``exact`` or ``gibbs``."""
+    packed = np.packbits(marks, axis=1)
+    _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    distinct = np.ascontiguousarray(marks[first])  # sorted, so that rows that are alike share a block of chains
+    n, width = distinct.shape
+    p = np.full((n, width), np.nan)
+    if method != "gibbs":
+        limit = problem.max_cells if method == "exact" else min(exact_cells, problem.max_cells)
+        for rows in np.array_split(np.arange(n), max(1, -(-n * width * 8 // BATCH_BYTES))):
+            p[rows] = problem.model.solve(np.ascontiguousarray(distinct[rows]), limit, 1, problem.seed, problem.threads)[0]
+            if progress is not None:
+                progress(int(rows[-1]) + 1 if len(rows) else 0, n)
+        if method == "exact" and np.isnan(p).any():
+            problem.require_exact("exact inference")
+            raise AssertionError("a row was not solved although the whole network can be")
+    missing = np.isnan(p)
+    exact = ~missing.any(axis=1)
+    a, b = p.copy(), p.copy()
+    todo = np.flatnonzero(~exact)
+    for rows in np.array_split(todo, max(1, -(-len(todo) * width * 32 // BATCH_BYTES))):
+        if len(rows):
+            low, high = _sampled(problem, distinct[rows], burn_in, sweeps)
+            fill = missing[rows]
+            a[rows] = np.where(fill, low, a[rows])
+            b[rows] = np.where(fill, high, b[rows])
+            p[rows] = np.where(fill, (low + high) / 2, p[rows])
+        if progress is not None and len(rows):
+            progress(int(exact.sum() + np.searchsorted(todo, rows[-1]) + 1), n)
+    inverse = inverse.ravel()
+    return RowMarginals(p[inverse], (a[inverse], b[inverse]), exact[inverse], n)
+
+
+def _sampled(problem: Problem, marks: Array, burn_in: int, sweeps: int) -> tuple[Array, Array]:
+    """Two chains a row, each with half of the sweeps."""
+    rows = np.repeat(np.arange(len(marks), dtype=np.int32), 2)
+    domain = problem.domain
+    rng = np.random.default_rng(problem.seed)
+    states = np.empty((len(rows), len(domain)), dtype=np.int16)
+    for v in range(len(domain)):
+        keys = rng.random((len(rows), int(domain.n_states[v])))
+        states[:, v] = np.argmax(np.where(marks[rows][:, domain.base[v] : domain.base[v + 1]] > 0, keys, -1.0), axis=1)
+    order = np.arange(len(domain), dtype=np.int32)
+    sampler = backend().module.Sampler(problem.model, np.ascontiguousarray(marks), rows, states, order, problem.seed)
+    half = max(1, sweeps // 2)
+    sampler.run(burn_in, None, None, False, False, False, problem.threads)
+    sampler.run(half, None, None, True, False, False, problem.threads)
+    p = np.asarray(sampler.sums(), dtype=float) / half
+    return p[0::2], p[1::2]
