@@ -7,6 +7,7 @@
 """
 
 from undirected.data.catalog import fetch, load, names, where
-from undirected.network.synthetic import exact_sample, grid_ising, random_conjunctions
+from undirected.inference.completion import exact_sample
+from undirected.network.synthetic import grid_ising, random_conjunctions
 
 __all__ = ["exact_sample", "fetch", "grid_ising", "load", "names", "random_conjunctions", "where"]

@@ -60,8 +60,9 @@ def _agree() -> bool:
     """The kernels in use against the reference on a small random problem."""
     import numpy as np
 
+    from undirected.inference.completion import exact_sample
     from undirected.kernels import backend, reference
-    from undirected.network.synthetic import exact_sample, random_conjunctions
+    from undirected.network.synthetic import random_conjunctions
 
     truth = random_conjunctions(8, 20, n_states=3, seed=1)
     table = exact_sample(truth, 500, seed=2).distinct

@@ -9,7 +9,6 @@ from undirected.errors import FormatError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
-from undirected.network.synthetic import feature_table
 
 MAX_ENTRIES = 1 << 20
 
@@ -24,7 +23,7 @@ def dumps(network: MarkovNetwork) -> str:
             continue  # a constant
         _check_size(scope, domain, "the network")
         with np.errstate(invalid="ignore"):
-            table = feature_table(row, float(weight), scope, domain)
+            table = _feature_table(row, float(weight), scope, domain)
         tables[scope] = tables.get(scope, 0.0) + table
     lines = ["MARKOV", str(len(domain)), " ".join(str(k) for k in domain.n_states), str(len(tables))]
     lines += [" ".join(map(str, (len(scope), *scope))) for scope in tables]
@@ -111,3 +110,17 @@ def loads(text: str, name: str) -> MarkovNetwork:
     if tokens.at < len(tokens.tokens):
         raise FormatError(f"{name}: {tokens.tokens[tokens.at][:40]!r} stands after the last factor")
     return MarkovNetwork(FeatureSet.from_lists(rows, domain), weights)
+
+
+def _feature_table(row: tuple[int, ...], weight: float, scope: tuple[int, ...], domain: Domain) -> Array:
+    """The feature's weight where it is true and zero elsewhere, one axis per variable of its scope."""
+    n = domain.n_literals
+    holds = np.ones((), dtype=bool)
+    for u in scope:
+        allowed = np.ones(int(domain.n_states[u]), dtype=bool)
+        for literal in row:
+            if domain.literal_variable[literal % n] == u:
+                state = np.arange(len(allowed)) == literal % n - domain.base[u]
+                allowed &= state if literal < n else ~state
+        holds = holds[..., None] & allowed
+    return np.where(holds, weight, 0.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undirected.data.dataset import Dataset
-from undirected.data.raw import RawTable
+from undirected.data.raw import RawColumn, RawTable
 from undirected.data.readers import read_data, read_raw
 from undirected.errors import DataError
 from undirected.inference import gibbs, junction_tree
@@ -45,19 +45,22 @@ def sample(
     return Dataset(network.domain, states, source=how)
 
 
+def exact_sample(network: MarkovNetwork, n: int, seed: int = 0) -> Dataset:
+    """Independent rows from the network's exact distribution; an error where its tables do not fit into memory."""
+    problem = Problem(network, seed=seed)
+    problem.require_exact("an exact sample")
+    return Dataset(network.domain, junction_tree.draw(problem, n), source="an exact sample")
+
+
 def partial_table(network: MarkovNetwork, data: Any, absent: str | None = None) -> Dataset:
     """A table over the network's variables in which cells may be missing, and the column of one variable absent."""
     if isinstance(data, Dataset):
         return read_data(data, domain=network.domain)
     raw = read_raw(data)
     if absent is not None and raw.names is not None and network.domain.named and absent not in raw.names:
-        from undirected.data.raw import RawColumn
-
         empty = RawColumn([""], np.zeros(raw.n_rows, dtype=np.int64))
         raw = RawTable([*raw.columns, empty], [*raw.names, absent], raw.source, raw.weights, raw.lines)
     elif absent is not None and raw.names is None and len(raw.columns) == len(network.domain) - 1:
-        from undirected.data.raw import RawColumn
-
         columns = list(raw.columns)
         columns.insert(network.domain.index(absent), RawColumn([""], np.zeros(raw.n_rows, dtype=np.int64)))
         raw = RawTable(columns, None, raw.source, raw.weights, raw.lines)

@@ -8,7 +8,12 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from undirected.kernels.reference_inference import Model, Sampler
 from undirected.kernels.types import Array
+
+__all__ = [
+    "Model", "Problem", "Sampler", "add_block", "fit_diagonal", "grow_trees", "gssl_generate", "times_blocks", "walk_trees",
+]  # fmt: skip
 
 
 class Problem:
