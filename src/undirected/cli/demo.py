@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 @click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all).")
 @common.output_options
 def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bool) -> None:
-    """Learn a network of handwritten digits (64 black-and-white pixels), score it, draw it."""
+    """Learn a network of handwritten digits (64 black-and-white pixels), score it, draw it, and
+    complete digits whose lower half is hidden."""
     from undirected import datasets
     from undirected.data.files import check_writable
+    from undirected.features.conjunction import quote
     from undirected.features.feature_set import FeatureSet
     from undirected.plots import save_figure
     from undirected.plots.pixels import draw_pixels
@@ -47,6 +49,7 @@ def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bo
         "picture": str(picture),
         "network": str(network_file),
     }
+    pixel = quote(network.domain.names[len(network.domain) // 2])
     lines = [
         network.summary(8),
         "",
@@ -54,6 +57,7 @@ def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bo
         f"wrote {picture} (look at it) and {network_file}",
         "",
         "Next:",
+        f"  undirected query {network_file} -e {pixel}=1",
         f"  undirected show {network_file} --top 30",
         f"  undirected plot {network_file} -o graph.svg",
         "  undirected learn your-table.csv --l1 1 -o net.json",

@@ -8,20 +8,51 @@ import click
 
 from undirected.cli import common
 
+SCORE_EXAMPLES = """\b
+Examples:
+  undirected score net.json nltcs:test
+  undirected score net.json nltcs:test --metric cmll,pll,ll --seed 1
+"""
 
-@click.command(epilog="\b\nExample:\n  undirected score net.json nltcs:test --metric pll")
+
+class Metrics(click.ParamType):  # type: ignore[type-arg]
+    """Some of pll, cmll, ll, with commas between them."""
+
+    name = "metrics"
+    known = ("pll", "cmll", "ll")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = tuple(part.strip() for part in str(value).split(",") if part.strip())
+        unknown = [name for name in names if name not in self.known]
+        if unknown or not names:
+            self.fail(f"{value!r} is not made of {', '.join(self.known)}", param, ctx)
+        return names
+
+
+@click.command(epilog=SCORE_EXAMPLES)
 @click.argument("network")
 @click.argument("data")
-@click.option("--metric", type=click.Choice(["pll"]), default="pll", show_default=True, help="pll: pseudo-log-likelihood, mean over rows.")
-@click.option("--by-variable", is_flag=True, help="Also the mean for each variable.")
+@click.option(
+    "--metric", type=Metrics(), default="pll", show_default=True,
+    help="pll: pseudo-log-likelihood; cmll: conditional marginals, four groups of variables; ll: log-likelihood. With commas for several.",
+)  # fmt: skip
+@click.option("--by-variable", is_flag=True, help="Also the mean PLL of each variable.")
+@click.option("--split", type=click.Choice(["random", "contiguous", "every"]), default="random", show_default=True, help="Groups for cmll.")
+@click.option("--sweeps", type=click.IntRange(2), default=1000, show_default=True, help="Of Gibbs sampling, where cmll is not exact.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For the groups of cmll, and for sampling.")
 @common.read_options
 @click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all).")
 @common.output_options
 def score(
     network: str,
     data: str,
-    metric: str,
+    metric: tuple[str, ...],
     by_variable: bool,
+    split: str,
+    sweeps: int,
+    seed: int,
     format_: str | None,
     header: bool | None,
     missing: str,
@@ -30,15 +61,40 @@ def score(
     quiet: bool,
     debug: bool,
 ) -> None:
-    """Score NETWORK on DATA. Higher is better; npll is per variable."""
+    """Score NETWORK on DATA: means over rows, higher is better; npll and ncmll are per variable."""
     from undirected import formats
 
     model = formats.load(network)
     table = common.read_table(data, quiet, domain=model.domain, format_=format_, header=header, missing=missing)
-    _, variables = model.pll_terms(table, threads)
-    total = float(variables.sum())
-    values: dict[str, Any] = {"pll": total, "npll": total / len(model.domain), "rows": len(table)}
-    lines = [f"pll   {total:.6f}", f"npll  {values['npll']:.6f}", f"rows  {len(table)}"]
+    table.require_complete("scoring")
+    values: dict[str, Any] = {}
+    lines: list[str] = []
+    if "pll" in metric or by_variable:
+        _, variables = model.pll_terms(table, threads)
+        total = float(variables.sum())
+        values |= {"pll": total, "npll": total / len(model.domain)}
+        lines += [f"pll    {total:.6f}", f"npll   {values['npll']:.6f}"]
+    if "cmll" in metric:
+        from undirected.evaluation.cmll import cmll
+
+        with common.status_line(quiet, "cmll ...") as show:
+
+            def told(done: int, n: int) -> None:
+                if show is not None:
+                    show(f"cmll: {done:,} of {n:,} rows")
+
+            found = cmll(model, table, seed=seed, split=split, sweeps=sweeps, threads=threads, progress=told)
+        errors = {"cmll_se": found.standard_error, "ncmll_se": found.standard_error / len(model.domain)}
+        values |= {"cmll": found.value, "ncmll": found.per_variable, **errors, "cmll_method": found.method}
+        lines += [f"cmll   {found.value:.6f} ± {found.standard_error:.2g} ({found.method})", f"ncmll  {found.per_variable:.6f}"]
+    if "ll" in metric:
+        from undirected.inference.partition import log_likelihood
+
+        likelihood = log_likelihood(model, table, seed=seed, threads=threads)
+        values |= {"ll": likelihood.value, "ll_se": likelihood.standard_error, "log_partition": likelihood.partition.to_dict()}
+        lines += [f"ll     {likelihood.value:.6f} ± {likelihood.standard_error:.2g}", f"log Z  {likelihood.partition}"]
+    values["rows"] = len(table)
+    lines.append(f"rows   {len(table)}")
     if by_variable:
         values["by_variable"] = dict(zip(model.domain.names, variables.tolist(), strict=True))
         lines += [f"  {value:10.6f}  {name}" for name, value in values["by_variable"].items()]

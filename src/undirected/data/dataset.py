@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -113,6 +116,27 @@ class Dataset:
         table = Dataset(self.domain, self.codes[first[order][keep]], weights[keep], self.source)
         table.__dict__["distinct"] = table  # it is distinct already
         return table
+
+    def to_csv(self, codes: bool = False) -> str:
+        """The rows as text: names and states with commas between them, or ``codes`` alone as in Libra's ``.data`` files.
+
+        Missing cells are empty (``*`` among codes); row weights are left out.
+        """
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        if not codes:
+            writer.writerow(self.domain.names)
+        texts = [[*(map(str, range(len(v.states))) if codes else v.states), "*" if codes else ""] for v in self.domain.variables]
+        for row in self.codes.tolist():
+            writer.writerow([text[code] for text, code in zip(texts, row, strict=True)])  # -1 is the last text
+        return out.getvalue()
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas frame of states, None where a cell is missing (needs pandas)."""
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+
+        columns = {v.name: [(*v.states, None)[code] for code in self.codes[:, k].tolist()] for k, v in enumerate(self.domain.variables)}
+        return pd.DataFrame(columns)
 
     def subset(self, rows: Array) -> Dataset:
         lines = None if self.lines is None else np.asarray(self.lines)[rows]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,6 +93,30 @@ def impute(
                 best = np.argmax(p[:, network.domain.base[v] : network.domain.base[v + 1]], axis=1)
                 codes[rows[gaps], v] = best[gaps]
     return Dataset(network.domain, codes, table.weights, f"{table.source}, completed", table.lines)
+
+
+def fill_raw(network: MarkovNetwork, raw: RawTable, method: str = "map", **options: Any) -> tuple[str, int]:
+    """A table as CSV text with its missing cells filled in and all others as they were; how many were filled."""
+    table = partial_table(network, raw)
+    full = impute(network, table, method, **options)
+    names = raw.names or network.domain.names
+    place = {name: v for v, name in enumerate(network.domain.names)} if network.domain.named and raw.names else None
+    columns, cells = [], 0
+    for k, column in enumerate(raw.columns):
+        texts = [column.texts[code] for code in column.codes.tolist()]
+        v = k if place is None else place.get(names[k])
+        if v is not None:
+            states = network.domain[v].states
+            for r in np.flatnonzero(table.codes[:, v] < 0):
+                texts[r] = states[int(full.codes[r, v])]
+                cells += 1
+        columns.append(texts)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    if raw.names is not None:
+        writer.writerow(names)
+    writer.writerows(zip(*columns, strict=True))
+    return out.getvalue(), cells
 
 
 def _drawn(problem: Problem, marks: Array) -> Array:

@@ -42,7 +42,7 @@ def read_evidence(domain: Domain, evidence: Evidence | Given) -> Given:
         evidence = [evidence]
     if isinstance(evidence, Mapping):
         for name, value in evidence.items():
-            _take(domain, given, domain.index(str(name)), value)
+            take(domain, given, domain.index(str(name)), value)
     else:
         for text in evidence:
             _take_text(domain, given, text)
@@ -89,7 +89,8 @@ def state_code(variable: Variable, value: Any) -> int:
     return variable.index(text)
 
 
-def _take(domain: Domain, given: Given, v: int, value: Any) -> None:
+def take(domain: Domain, given: Given, v: int, value: Any) -> None:
+    """Add what is known of one variable: a state, states of which one holds, or likelihoods."""
     variable = domain[v]
     first, k = int(domain.base[v]), len(variable.states)
     if isinstance(value, Mapping):

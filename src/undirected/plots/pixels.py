@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undirected.data.dataset import Dataset
+from undirected.inference.evidence import of_codes
+from undirected.inference.problem import Problem
+from undirected.inference.rows import row_marginals
+from undirected.kernels.types import Array
 from undirected.network.graph import pair_weights
 from undirected.network.network import MarkovNetwork
 from undirected.plots.graph import APART, TOGETHER
@@ -16,13 +20,14 @@ if TYPE_CHECKING:
 
 
 def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int], top: int = 60) -> Figure:
-    """Left, the strongest interactions on the grid of pixels; right, images above the probability of each pixel given the others."""
+    """Left, the strongest interactions on the grid of pixels; right, images, below them the probability of each pixel given the
+    others, and the images completed from their upper halves: the probability of each lower pixel given all upper ones."""
     from matplotlib.figure import Figure
 
     rows, columns = shape
     n = len(images)
-    figure = Figure(figsize=(5.2 + 1.5 * n, 4.6), layout="constrained")
-    grid = figure.add_gridspec(2, n + 3)
+    figure = Figure(figsize=(5.2 + 1.5 * n, 5.4), layout="constrained")
+    grid = figure.add_gridspec(3, n + 3)
     axes = figure.add_subplot(grid[:, :3])
     pairs = sorted(pair_weights(network.features, network.weights).items(), key=lambda item: -item[1][0])[:top]
     strongest = pairs[0][1][0] if pairs else 1.0
@@ -38,11 +43,25 @@ def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int],
     axes.set_axis_off()
     axes.set_title(f"the {len(pairs)} strongest interactions\nblue: go together, red: shun each other", fontsize=9)
     probability = network.conditionals(images)[:, 1::2].reshape(n, rows, columns)
+    completed = complete_lower(network, images, shape)
+    titles = ("test digit", "P(black | others)", "lower half from upper")
     for k in range(n):
-        for line, picture in enumerate((images.codes[k].reshape(shape), probability[k])):
+        for line, picture in enumerate((images.codes[k].reshape(shape), probability[k], completed[k])):
             panel = figure.add_subplot(grid[line, 3 + k])
             panel.imshow(picture, cmap="gray_r", vmin=0, vmax=1)
             panel.set(xticks=[], yticks=[])
+            if line == 2:
+                panel.axhline(rows // 2 - 0.5, color=APART, linewidth=1)
             if k == 0:
-                panel.set_ylabel("test digit" if line == 0 else "P(black | others)", fontsize=9)
+                panel.set_ylabel(titles[line], fontsize=8)
     return figure
+
+
+def complete_lower(network: MarkovNetwork, images: Dataset, shape: tuple[int, int]) -> Array:
+    """Images with their lower half replaced by the probability of black, given the upper half."""
+    rows, columns = shape
+    upper = rows // 2 * columns
+    codes = images.codes.astype(np.int16)
+    codes[:, upper:] = -1
+    found = row_marginals(Problem(network), of_codes(network.domain, codes)).marginals[:, 1::2]
+    return np.asarray(found.reshape(len(images), rows, columns))

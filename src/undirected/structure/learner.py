@@ -177,6 +177,15 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """The mean pseudo-log-likelihood of the rows; higher is better."""
         return self.network_.pll(self._test_table(X), self.threads)
 
+    def predict_proba(self, X: Any, target: str | None = None) -> Array:
+        """P(target = state | the other cells of the row), by row and state; the target is the last column if not named.
+
+        Cells may be missing if ``missing`` is not ``error``, and the target's own cells are not looked at.
+        """
+        check_is_fitted(self, "network_")
+        name = self.domain_.names[-1] if target is None else target
+        return self.network_.predict_proba(self._test_table(X), name, threads=self.threads)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
