@@ -166,7 +166,9 @@ def log_likelihood(network: MarkovNetwork, data: Any, **options: Any) -> LogLike
     table.require_complete("scoring")
     found = log_partition(network, data=table if "data" not in options else options.pop("data"), **options)
     distinct = table.distinct
-    scores = network.log_score(distinct)
-    mean = float(np.average(scores, weights=distinct.weights))
-    shift = Problem(network).constant
-    return LogLikelihood(mean + shift - found.value, found.standard_error, found)
+    hard = np.isinf(network.weights)
+    scores = type(network)(network.features.subset(~hard), network.weights[~hard]).log_score(distinct)
+    if hard.any():
+        rules = type(network)(network.features.subset(hard), np.sign(network.weights[hard]))
+        scores[rules.log_score(distinct) < (network.weights == np.inf).sum()] = -np.inf  # a row that breaks a rule
+    return LogLikelihood(float(np.average(scores, weights=distinct.weights)) - found.value, found.standard_error, found)

@@ -1,0 +1,494 @@
+"""Questions to networks: samplers against exact values, evidence as users write it, and what happens where it cannot work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from undirected import (
+    DataError,
+    Dataset,
+    Domain,
+    FeatureSet,
+    ImpossibleEvidence,
+    MarkovNetwork,
+    ParameterError,
+    Variable,
+    cmll,
+    datasets,
+    read_data,
+)  # fmt: skip
+from undirected.errors import FeatureError
+from undirected.evaluation.cmll import groups_of
+from undirected.inference import gibbs, junction_tree, mcsat
+from undirected.inference.diagnostics import diagnose
+from undirected.inference.enumeration import enumerate_states
+from undirected.inference.partition import annealed
+from undirected.inference.problem import Problem
+from undirected.kernels import reference
+
+
+@pytest.fixture(scope="module")
+def survey():
+    """Smoking and age act on cough; one variable has three states, one is numeric."""
+    domain = Domain(
+        [Variable("smoker", ("no", "yes")), Variable("age", ("young", "middle", "old")), Variable("cough", ("no", "yes")),
+         Variable("weight", ("(-inf, 60]", "(60, 80]", "(80, inf)"), (60.0, 80.0))]
+    )  # fmt: skip
+    texts = [
+        "smoker=yes",
+        "age=old",
+        "cough=yes",
+        "smoker=yes & cough=yes",
+        "age=old & cough=yes",
+        "age!=young & smoker=yes",
+        "weight=(80, inf)",
+    ]
+    return MarkovNetwork(FeatureSet.from_texts(texts, domain), [-1.0, -0.5, -2.0, 1.5, 1.0, 0.7, 0.3])
+
+
+def ferromagnet(n, strength):
+    """All pairs pull together: two modes, further apart the stronger the pull."""
+    domain = Domain.from_sizes([2] * n)
+    features = FeatureSet.all_pairs(domain)
+    weights = np.where(features.lengths == 1, -strength * (n - 1) / 2, strength)
+    return MarkovNetwork(features, weights)
+
+
+def exact(network, evidence=None):
+    return junction_tree.marginals(Problem(network, evidence))[0]
+
+
+# evidence
+
+
+@pytest.mark.parametrize(
+    ("evidence", "same"),
+    [
+        ({"smoker": "yes"}, ["smoker=yes"]),
+        ({"age": ["middle", "old"]}, ["age!=young"]),
+        ({"age": {"young": 0, "middle": 1, "old": 1}}, {"age": ("middle", "old")}),
+        ({"weight": 70}, ["weight=(60, 80]"]),
+        (["weight=70"], {"weight": "(60, 80]"}),
+        (["smoker=yes & age=old"], {"smoker": "yes", "age": "old"}),
+        (["age!=young", "age!=old"], {"age": "middle"}),
+    ],
+)
+def test_evidence_may_be_written_in_many_ways(survey, evidence, same):
+    names = ["smoker", "cough"]
+    a, b = survey.query(evidence, names), survey.query(same, names)
+    for name in names:
+        assert a[name] == pytest.approx(b[name], abs=1e-12)
+
+
+def test_soft_evidence_is_bayes_rule(survey):
+    prior = survey.query()["age"]
+    likelihood = {"young": 0.2, "middle": 0.5, "old": 0.9}
+    posterior = survey.query({"age": likelihood})["age"]
+    joint = {s: prior[s] * likelihood[s] for s in prior}
+    assert posterior == pytest.approx({s: p / sum(joint.values()) for s, p in joint.items()}, abs=1e-9)
+
+
+def test_numbers_and_truth_values_name_states():
+    network = ferromagnet(3, 1.0)
+    same = [network.query({"v0": value})["v1"]["1"] for value in ("1", 1, 1.0, True, np.int64(1), np.True_)]
+    assert same == pytest.approx([same[0]] * 6)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "error", "match"),
+    [
+        ({"smokr": "yes"}, DataError, "Did you mean 'smoker'"),
+        ({"smoker": "yess"}, DataError, "Did you mean 'yes'"),
+        (["smokr=yes"], FeatureError, "in the evidence .*Did you mean 'smoker'"),
+        (["smoker"], FeatureError, "the evidence 'smoker' is not a list of literals"),
+        (["smoker=yes", "smoker=no"], ImpossibleEvidence, "leaves no state of 'smoker'"),
+        ({"age": {"young": 0}}, ImpossibleEvidence, "leaves no state of 'age'"),
+        ({"age": np.array([0.1, -1, 2])}, DataError, "not 3 numbers"),
+        ({"age": np.array([0.1, np.nan, 2])}, DataError, "not 3 numbers"),
+        ([3], DataError, "evidence is a mapping"),
+    ],
+)
+def test_bad_evidence_is_told(survey, evidence, error, match):
+    with pytest.raises(error, match=match):
+        survey.query(evidence)
+
+
+# answers
+
+
+def test_an_answer_prints_and_converts(survey):
+    answer = survey.query({"smoker": "yes"}, ["cough", "age"])
+    assert answer.exact
+    assert answer.mixed is None
+    assert list(answer) == ["cough", "age"]
+    assert answer.largest_error == 0
+    text = str(answer)
+    assert "█" in text
+    assert "exact" in text
+    frame = answer.to_frame()
+    assert frame["probability"].sum() == pytest.approx(2)
+    assert "<table>" in answer._repr_html_()
+    assert set(answer.to_dict()) >= {"marginals", "standard_errors", "method", "exact", "mixed", "seconds"}
+
+
+def test_observed_variables_may_be_asked_for(survey):
+    answer = survey.query({"smoker": "yes", "age": ["young", "old"]}, ["smoker", "age"])
+    assert answer["smoker"] == {"no": 0.0, "yes": 1.0}
+    assert answer["age"]["middle"] == 0
+
+
+@pytest.mark.parametrize("method", ["auto", "junction-tree", "gibbs", "mcsat", "bp", "trw", "mean-field", "enumeration"])
+def test_every_method_answers_odd_questions(survey, method):
+    """All states known; a network without features; one variable of one state."""
+    everything = {"smoker": "yes", "age": "old", "cough": "no", "weight": 90}
+    assert survey.query(everything, ["cough"], method)["cough"]["no"] == 1
+    empty = MarkovNetwork(FeatureSet.from_lists([], Domain.from_sizes([2, 3])), [])
+    assert empty.query(method=method, time_budget=0.2)["v1"]["2"] == pytest.approx(1 / 3, abs=0.02)
+    single = MarkovNetwork(FeatureSet.from_lists([], Domain.from_sizes([1])), [])
+    assert single.query(variables=["v0"], method=method)["v0"] == {"0": 1.0}
+
+
+def test_unknown_methods_and_options_are_told(survey):
+    with pytest.raises(ParameterError, match="Did you mean 'gibbs'"):
+        survey.query(method="gibs")
+    with pytest.raises(ParameterError, match="precision"):
+        survey.query(precision=0)
+    with pytest.raises(ParameterError, match="at least 4"):
+        survey.query(method="gibbs", chains=2)
+    with pytest.raises(ParameterError, match="scan"):
+        survey.query(method="gibbs", scan="zigzag")
+    with pytest.raises(DataError, match="no variable 'smokers'"):
+        survey.query(variables=["smokers"])
+
+
+def test_what_does_not_fit_into_memory_is_told_before_it_starts():
+    network = ferromagnet(40, 0.01)
+    with pytest.raises(ParameterError, match=r"more than .* GiB .* gibbs"):
+        network.query(method="junction-tree", memory=1 << 20)
+    with pytest.raises(ParameterError, match="more than"):
+        network.log_partition(method="exact", memory=1 << 20)
+    with pytest.raises(ParameterError, match="more than"):
+        network.expectations(memory=1 << 20)
+    with pytest.raises(ParameterError, match="too much"):
+        network.query(method="enumeration")
+    assert network.query(memory=1 << 20, precision=0.02).method == "gibbs"
+
+
+def test_only_what_hangs_together_too_densely_is_sampled():
+    dense, pair = ferromagnet(40, 0.02), ferromagnet(2, 1.0)
+    domain = Domain.from_sizes([2] * 42)
+    rows = [*dense.features, *([80 + literal for literal in row] for row in pair.features)]
+    network = MarkovNetwork(FeatureSet.from_lists(rows, domain), np.concatenate([dense.weights, pair.weights]))
+    answer = network.query(precision=0.02)
+    assert answer.method == "junction-tree and gibbs"
+    assert answer.standard_errors["v41"]["1"] == 0
+    assert answer["v41"]["1"] == pytest.approx(exact(pair)[3], abs=1e-12)
+    assert answer["v0"]["1"] == pytest.approx(0.5, abs=0.1)  # by symmetry
+    alone = network.query(variables=["v41"])
+    assert alone.exact  # the dense part does not matter
+
+
+# infinite weights
+
+
+def test_infinite_weights_are_constraints():
+    domain = Domain.from_sizes([2, 2, 2])
+    features = FeatureSet.from_texts(["v0=1 & v1=0", "v1=1 & v2=0", "v2=1"], domain)
+    network = MarkovNetwork(features, [-np.inf, -np.inf, 0.3])  # v0 implies v1 implies v2
+    for method in ("auto", "enumeration", "mcsat", "gibbs"):
+        answer = network.query({"v0": "1"}, method=method)
+        assert answer["v2"]["1"] == pytest.approx(1, abs=1e-6)
+    assert network.map_state({"v0": "1"})[0] == {"v0": "1", "v1": "1", "v2": "1"}
+    assert network.log_partition().value == pytest.approx(np.log(1 + 3 * np.exp(0.3)), abs=1e-6)
+    for method in ("auto", "enumeration", "mcsat"):
+        with pytest.raises(ImpossibleEvidence, match="infinite"):
+            network.query({"v0": "1", "v2": "0"}, method=method)
+    with pytest.raises(ImpossibleEvidence):
+        network.map_state({"v0": "1", "v2": "0"})
+    required = MarkovNetwork(FeatureSet.from_texts(["v0=1 & v1=0", "v1=0"], domain), [np.inf, -5.0])
+    assert required.query()["v1"]["0"] == 1
+    assert required.log_partition().value == pytest.approx(np.log(2) - 5, abs=1e-6)
+    rows = Dataset(domain, np.array([[1, 0, 0], [1, 0, 1]]))
+    assert required.log_likelihood(rows) == pytest.approx(-np.log(2), abs=1e-6)
+
+
+# samplers by z-scores. Chains are independent, so z follows Student's t with the number of chains less one degrees of freedom.
+
+
+def z_scores(network, means, errors, evidence=None):
+    truth = exact(network, evidence)
+    loose = errors > 2e-4  # below, rounding and not chance
+    assert (np.abs(means - truth)[~loose] < 2e-3).all()
+    return (means - truth)[loose] / errors[loose]
+
+
+def random_networks(n, scale, **kwargs):
+    for seed in range(n):
+        rng = np.random.default_rng(seed)
+        yield datasets.random_conjunctions(7, 18, max_length=4, n_states=int(rng.integers(2, 4)), scale=scale, seed=seed)
+
+
+def test_gibbs_agrees_with_exact_values():
+    """About 4,000 z-scores of 512 chains: a false alarm (one beyond 5.5) happens in 2 of 10,000 runs."""
+    scores = []
+    for network in random_networks(200, 1.0):
+        problem = Problem(network, None, seed=len(scores))
+        found = gibbs.marginals(problem, np.arange(network.domain.n_literals), precision=0.003, chains=512, max_sweeps=256)
+        scores += z_scores(network, found.diagnosis.mean, found.diagnosis.standard_error).tolist()
+    assert len(scores) > 2000
+    assert np.abs(scores).max() < 5.5
+    assert 0.9 < np.std(scores) < 1.1  # the errors are neither too small nor too large
+
+
+def test_mcsat_agrees_with_exact_values_under_hard_rules():
+    """About 300 z-scores of 64 chains: a false alarm (one beyond 6) happens in 1 of 10,000 runs."""
+    scores = []
+    for seed, network in enumerate(random_networks(30, 0.7)):
+        rng = np.random.default_rng(seed)
+        weights = network.weights.copy()
+        long = np.flatnonzero(network.features.lengths > 1)
+        weights[rng.choice(long, 4, replace=False)] = [-20.0, -20.0, -np.inf, -np.inf]
+        network = MarkovNetwork(network.features, weights)
+        found = mcsat.marginals(Problem(network, None, seed=seed), np.arange(network.domain.n_literals), precision=0.01, max_samples=600)
+        if found.mixed:
+            scores += z_scores(network, found.diagnosis.mean, found.diagnosis.standard_error).tolist()
+    assert len(scores) > 200
+    assert np.abs(scores).max() < 6
+    assert np.std(scores) < 1.2
+
+
+@pytest.mark.parametrize("kernels", ["native", "reference"])
+def test_exact_samples_follow_the_distribution(kernels):
+    """The chi-square statistic of 20,000 samples over all states; beyond 6 standard deviations once in a billion runs."""
+    network = datasets.random_conjunctions(4, 10, n_states=2, seed=3)
+    problem = Problem(network, {"v1": "1"})
+    if kernels == "reference":
+        f = network.features
+        problem.model = reference.Model(network.domain.n_states, f.start, f.literals, network.weights)
+    states = enumerate_states(problem)
+    codes = junction_tree.draw(problem, 20_000)
+    counts = np.array([(codes == state).all(axis=1).sum() for state in states.states])
+    want = 20_000 * states.probabilities
+    statistic, df = ((counts - want) ** 2 / want).sum(), len(want) - 1
+    assert (statistic - df) / np.sqrt(2 * df) < 6
+    assert counts.sum() == 20_000
+
+
+def test_the_reference_sampler_agrees_with_exact_values():
+    """48 z-scores of 200 chains: a false alarm (one beyond 5) happens in 5 of 100,000 runs."""
+    for seed in range(3):
+        network = datasets.random_conjunctions(4, 10, n_states=3, seed=seed)
+        f, domain = network.features, network.domain
+        model = reference.Model(domain.n_states, f.start, f.literals, network.weights)
+        rng = np.random.default_rng(seed)
+        states = np.stack([rng.integers(0, k, 200) for k in domain.n_states], axis=1)
+        marks = np.ones((1, domain.n_literals), dtype=np.uint8)
+        chains = reference.Sampler(model, marks, np.zeros(200, dtype=int), states, np.arange(4), seed)
+        chains.run(20, None, None, False, False, False, 1)
+        chains.run(40, None, None, True, False, False, 1)
+        found = diagnose(chains.sums(), chains.squares(), 40)
+        assert np.abs(z_scores(network, found.mean, found.standard_error)).max() < 5
+
+
+def test_the_reference_mcsat_agrees_with_exact_values():
+    network = datasets.random_conjunctions(4, 8, seed=1)
+    weights = network.weights.copy()
+    weights[int(np.argmax(network.features.lengths))] = -np.inf
+    network = MarkovNetwork(network.features, weights)
+    problem = Problem(network)
+    model = reference.Model(
+        network.domain.n_states, network.features.start, network.features.literals, np.clip(weights, -problem.hard, problem.hard)
+    )
+    sums, _, _, feasible = model.mcsat(problem.evidence, 20, 20, 300, problem.hard, 0, 1)
+    assert feasible.all()
+    found = diagnose(sums, sums, 300)
+    assert np.abs(z_scores(network, found.mean, found.standard_error)).max() < 6  # Student's t with 19: 1e-5 each
+
+
+def test_samplers_do_not_depend_on_the_number_of_threads():
+    network = datasets.random_conjunctions(12, 60, seed=2)
+    answers = [network.query(method="gibbs", precision=0.02, chains=300, threads=n).marginals for n in (1, 2, 3)]
+    assert answers[0] == answers[1] == answers[2]
+    rows = [network.sample(500, threads=n).codes for n in (1, 3)]
+    np.testing.assert_array_equal(*rows)
+    hard = [network.query(method="mcsat", precision=0.2, chains=8, threads=n).marginals for n in (1, 3)]
+    assert hard[0] == hard[1]
+
+
+@pytest.mark.parametrize("scan", ["systematic", "coloured", "random"])
+def test_scans_agree(scan):
+    network = datasets.grid_ising(3, 3, seed=4)
+    answer = network.query(method="gibbs", scan=scan, precision=0.004)
+    truth = exact(network)
+    for v in range(9):
+        assert answer[f"v{v}"]["1"] == pytest.approx(truth[2 * v + 1], abs=0.02)  # five standard errors
+
+
+def test_chains_that_do_not_mix_are_told():
+    """Two modes that no chain leaves: by symmetry the mean is right, but no chain has seen both."""
+    network = ferromagnet(24, 1.0)
+    answer = network.query(method="gibbs", time_budget=1.0)
+    assert answer.mixed is False
+    assert np.isnan(answer.largest_error)
+    assert "NOT MIXED" in str(answer)
+    one_mode = np.ones((50, 24), dtype=int)  # chains from data and from random states disagree
+    answer = network.query({"v0": {"0": 0.4, "1": 0.6}}, method="gibbs", time_budget=1.0, data=Dataset(network.domain, one_mode))
+    assert answer.mixed is False
+
+
+def test_gibbs_reaches_the_precision_asked_for():
+    network = datasets.grid_ising(4, 4, coupling=0.3, seed=1)
+    answer = network.query(method="gibbs", precision=0.002, time_budget=60)
+    assert answer.mixed
+    assert answer.largest_error <= 0.002
+    assert answer.diagnostics["effective_samples"] > 10_000
+
+
+# the partition function
+
+
+def test_annealing_brackets_the_partition_function():
+    """Forward and reverse means lie on their side of log Z, but for chance: with 5 standard errors granted to each of 60 bounds,
+    a false alarm happens in 2 of 100,000 runs."""
+    for seed in range(30):
+        network = datasets.random_conjunctions(8, 30, scale=1.5, seed=seed)
+        problem = Problem(network, None, seed=seed)
+        log_z = junction_tree.marginals(problem)[1]
+        lower, upper, value, error = annealed(problem, 64, 100)
+        slack = 5 * max(error, 1e-3)
+        assert lower <= log_z + slack
+        assert upper >= log_z - slack
+        assert value == pytest.approx(log_z, abs=8 * max(error, 1e-3))
+        assert upper - lower < 1.0
+
+
+def test_log_likelihood_is_normalised():
+    network = datasets.random_conjunctions(5, 12, n_states=3, seed=7)
+    every = np.stack([g.ravel() for g in np.meshgrid(*[np.arange(3)] * 5, indexing="ij")], axis=1)
+    scores = network.log_score(Dataset(network.domain, every))
+    assert np.exp(scores - network.log_partition().value).sum() == pytest.approx(1, abs=1e-9)
+    table = network.sample(3000, seed=1)
+    best = network.log_likelihood(table)
+    assert best > MarkovNetwork(network.features, 0.5 * network.weights).log_likelihood(table)
+    assert network.log_likelihood(table, method="ais", chains=256, steps=500) == pytest.approx(best, abs=0.1)
+
+
+# most probable states
+
+
+@pytest.mark.parametrize("method", ["annealing", "icm"])
+def test_climbing_finds_the_best_state_of_small_networks(method):
+    found = 0
+    for seed in range(20):
+        network = datasets.random_conjunctions(10, 50, scale=1.0, seed=seed)
+        best = network.map_state(method="exact").log_scores[0]
+        climbed = network.map_state(method=method, seed=seed)
+        assert not climbed.exact
+        assert climbed.log_scores[0] <= best + 1e-5
+        found += climbed.log_scores[0] > best - 1e-4
+    assert found == 20  # 256 starts on 1,024 states
+
+
+def test_sampling_given_evidence_and_from_dense_networks():
+    dense = ferromagnet(40, 0.02)
+    table = dense.sample(2000, {"v0": "1"}, memory=1 << 20)
+    assert "Gibbs" in table.source
+    assert (table.codes[:, 0] == 1).all()
+    assert 0.45 < table.codes[:, 1:].mean() < 0.7
+    with pytest.raises(DataError, match="at least one"):
+        dense.sample(0)
+
+
+def test_imputation_by_sampling_and_by_marginals(survey):
+    table = survey.sample(400, seed=1)
+    codes = table.codes.copy()
+    gaps = np.random.default_rng(0).random(codes.shape) < 0.3
+    codes[gaps] = -1
+    for method in ("map", "sample", "marginal"):
+        full = survey.impute(Dataset(survey.domain, codes), method)
+        assert not full.has_missing
+        assert (full.codes[~gaps] == table.codes[~gaps]).all()
+    with pytest.raises(ParameterError, match="not known"):
+        survey.impute(table, "mean")
+
+
+def test_prediction_without_the_target_column(survey):
+    import pandas as pd
+
+    frame = pd.DataFrame({"smoker": ["yes", "no"], "age": ["old", None], "weight": [70, 95]})
+    p = survey.predict_proba(frame, "cough")
+    assert p[0, 1] == pytest.approx(survey.query({"smoker": "yes", "age": "old", "weight": 70})["cough"]["yes"], abs=1e-9)
+    assert p[1, 1] == pytest.approx(survey.query({"smoker": "no", "weight": 95})["cough"]["yes"], abs=1e-9)
+
+
+def test_a_learner_predicts_as_well_as_its_network():
+    from undirected import L1
+
+    train, test = datasets.load("digits"), datasets.load("digits", "test")
+    learner = L1().fit(train)
+    name = train.domain.names[20]
+    p = learner.predict_proba(test, name)
+    truth = test.codes[:, 20]
+    log_loss = -np.log(p[np.arange(len(p)), truth]).mean()
+    assert log_loss == pytest.approx(-learner.network_.pll_terms(test)[1][20], abs=1e-9)
+    assert learner.predict_proba(test).shape == (len(test), 2)
+
+
+# CMLL
+
+
+def brute_cmll(network, table, groups):
+    total = 0.0
+    for row in table.codes:
+        for hidden in groups:
+            evidence = {network.domain[v].name: network.domain[v].states[row[v]] for v in range(len(row)) if v not in hidden}
+            answer = network.query(evidence, method="enumeration")
+            total += sum(np.log(answer[network.domain[v].name][network.domain[v].states[row[v]]]) for v in hidden)
+    return total / len(table)
+
+
+def test_cmll_equals_enumeration_and_gibbs_errs_as_it_says():
+    network = datasets.random_conjunctions(8, 30, seed=5)
+    table = network.sample(60, seed=2)
+    for split in ("random", "contiguous", "every"):
+        found = cmll(network, table, seed=3, split=split)
+        assert found.exact_share == 1
+        assert found.value == pytest.approx(brute_cmll(network, table, groups_of(8, 4, 3, split)), abs=1e-9)
+        assert found.per_variable == found.value / 8
+    truth = cmll(network, table, seed=3)
+    sampled = cmll(network, table, seed=3, method="gibbs", burn_in=30, sweeps=400)
+    assert sampled.method == "gibbs"
+    assert 0 < sampled.standard_error < 0.02
+    assert sampled.value == pytest.approx(truth.value, abs=6 * sampled.standard_error)
+    np.testing.assert_allclose(sampled.by_row, truth.by_row, atol=0.5)
+
+
+def test_cmll_counts_weights_and_groups_as_documented():
+    network = datasets.random_conjunctions(6, 15, seed=5)
+    table = network.sample(40, seed=2)
+    weights = np.random.default_rng(0).integers(0, 3, 40).astype(float)
+    weighted = Dataset(table.domain, table.codes, weights)
+    repeated = table.subset(np.repeat(np.arange(40), weights.astype(int)))
+    assert cmll(network, weighted).value == pytest.approx(cmll(network, repeated).value, abs=1e-12)
+    assert cmll(network, table, groups=6).value == pytest.approx(network.pll(table), abs=1e-9)  # one hidden variable at a time
+    assert [len(g) for g in groups_of(10, 4, 0)] == [3, 3, 2, 2]
+    assert sorted(np.concatenate(groups_of(10, 4, 1)).tolist()) == list(range(10))
+    assert groups_of(6, 3, split="contiguous")[0].tolist() == [0, 1]
+    assert groups_of(6, 3, split="every")[0].tolist() == [0, 3]
+    with pytest.raises(ParameterError):
+        groups_of(6, 0)
+    with pytest.raises(ParameterError, match="split"):
+        groups_of(6, 2, split="half")
+    with pytest.raises(ParameterError):
+        cmll(network, table, method="bp")
+
+
+def test_published_tree_features_reach_the_figure_of_another_program(spec_folder):
+    """Libra, by Gibbs sampling with every fourth variable hidden: -4.999 on nltcs with the nonzero features, up to its early stop."""
+    from undirected import fit_weights, load
+
+    features = load(spec_folder / "fixtures" / "nltcs.nonzero.mn").features
+    network = fit_weights(features, read_data("nltcs"), 1.0, 0.5).network()
+    found = cmll(network, "nltcs:test", split="every")
+    assert found.value == pytest.approx(-4.999, abs=0.08)
