@@ -63,8 +63,9 @@ struct PyModel {
         {
             nb::gil_scoped_release unlocked;
             const Reduced left(model, evidence.data());
-            for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
-                for (const std::int32_t v : part.members) owner[left.variable[v]] = std::int32_t(cells.size());
+            for (const Component& part : planned(left.model, max_cells, tries, seed).parts) {
+                for (const std::int32_t v : part.members)
+                    if (v < left.model.n_variables()) owner[left.variable[v]] = std::int32_t(cells.size());
                 cells.push_back(part.cells);
                 largest.push_back(part.largest);
                 width.push_back(part.width);
@@ -85,17 +86,18 @@ struct PyModel {
                 double* out = marginals.data() + r * n;
                 for (std::int64_t l = 0; l < n; ++l) out[l] = evidence.data()[r * n + l] ? 1.0 : 0.0;
                 log_z[r] = left.constant;
-                std::vector<double> mine(left.model.n_literals(), UNKNOWN);
-                for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
+                const Elimination plan = planned(left.model, max_cells, tries, seed);
+                std::vector<double> mine(plan.model.n_literals(), UNKNOWN);
+                for (const Component& part : plan.parts) {
                     if (part.order.size() != part.members.size()) {
                         log_z[r] = UNKNOWN;
                         continue;
                     }
-                    JunctionTree tree(left.model, part);
+                    JunctionTree tree(plan.model, part);
                     log_z[r] += tree.collect(false);
                     tree.distribute(mine.data(), nullptr);
                 }
-                for (std::size_t l = 0; l < mine.size(); ++l) out[left.literal[l]] = mine[l];
+                for (std::size_t l = 0; l < left.literal.size(); ++l) out[left.literal[l]] = mine[l];
             });
         }
         const std::size_t width = std::size_t(n);
@@ -110,14 +112,15 @@ struct PyModel {
             nb::gil_scoped_release unlocked;
             const Reduced left(model, evidence.data(), true);
             for (std::int64_t j = 0; j < model.n_features(); ++j) out[j] = left.decided[j];
-            std::vector<double> marginals(left.model.n_literals()), mine(left.model.n_features(), UNKNOWN);
-            for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
+            const Elimination plan = planned(left.model, max_cells, tries, seed);
+            std::vector<double> marginals(plan.model.n_literals()), mine(plan.model.n_features(), UNKNOWN);
+            for (const Component& part : plan.parts) {
                 if (part.order.size() != part.members.size()) continue;
-                JunctionTree tree(left.model, part);
+                JunctionTree tree(plan.model, part);
                 tree.collect(false);
                 tree.distribute(marginals.data(), mine.data());
             }
-            for (std::size_t k = 0; k < mine.size(); ++k) out[left.feature[k]] = mine[k];
+            for (std::size_t k = 0; k < left.feature.size(); ++k) out[left.feature[k]] = mine[k];
         }
         return owned(std::move(out));
     }
@@ -135,15 +138,17 @@ struct PyModel {
                 if (evidence.data()[l]) known[model.literal_variable[l]] = std::int16_t(l - model.base[model.literal_variable[l]]);
             for (const std::int32_t v : left.variable) known[v] = -1;
             for (std::int64_t i = 0; i < n_samples; ++i) std::copy(known.begin(), known.end(), out.begin() + i * std::int64_t(width));
-            for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
+            const Elimination plan = planned(left.model, max_cells, tries, seed);
+            for (const Component& part : plan.parts) {
                 if (part.order.size() != part.members.size()) continue;
-                JunctionTree tree(left.model, part);
+                JunctionTree tree(plan.model, part);
                 tree.collect(false);
                 parallel_for((n_samples + 255) / 256, n_threads, [&](std::int64_t chunk) {
-                    std::vector<std::int32_t> state(left.model.n_variables());
+                    std::vector<std::int32_t> state(plan.model.n_variables());
                     for (std::int64_t i = chunk * 256; i < std::min(n_samples, (chunk + 1) * 256); ++i) {
                         tree.draw(seed, std::uint64_t(i), state.data());
-                        for (const std::int32_t v : part.members) put(out.data() + std::size_t(i) * width, left, v, state[v]);
+                        for (const std::int32_t v : part.members)
+                            if (v < left.model.n_variables()) put(out.data() + std::size_t(i) * width, left, v, state[v]);
                     }
                 });
             }
@@ -167,16 +172,18 @@ struct PyModel {
                     if (marks[l]) state[model.literal_variable[l]] = std::int16_t(l - model.base[model.literal_variable[l]]);
                 for (const std::int32_t v : left.variable) state[v] = -1;
                 score[r] = left.constant;
-                std::vector<std::int32_t> mine(left.model.n_variables());
-                for (const Component& part : components_of(left.model, max_cells, tries, seed)) {
+                const Elimination plan = planned(left.model, max_cells, tries, seed);
+                std::vector<std::int32_t> mine(plan.model.n_variables());
+                for (const Component& part : plan.parts) {
                     if (part.order.size() != part.members.size()) {
                         score[r] = UNKNOWN;
                         continue;
                     }
-                    JunctionTree tree(left.model, part);
+                    JunctionTree tree(plan.model, part);
                     score[r] += tree.collect(true);
                     tree.best(mine.data());
-                    for (const std::int32_t v : part.members) put(state, left, v, mine[v]);
+                    for (const std::int32_t v : part.members)
+                        if (v < left.model.n_variables()) put(state, left, v, mine[v]);
                 }
             });
         }

@@ -211,4 +211,72 @@ std::vector<Component> components_of(const Model& model, double max_cells, int t
     return out;
 }
 
+namespace {
+
+constexpr std::int64_t LONG = 6;    // literals of a conjunction that may be taken apart
+constexpr double NEVER = -1e5;      // the weight of what cannot be
+constexpr double CHEAP = 1 << 14;   // cells for which no other way is looked for
+
+double total_cells(const std::vector<Component>& parts) {
+    double sum = 0;
+    for (const Component& part : parts) sum += part.order.size() == part.members.size() ? part.cells : std::numeric_limits<double>::infinity();
+    return sum;
+}
+
+Model taken_apart(const Model& given) {
+    Model out;
+    out.n_states = given.n_states;
+    std::vector<std::int64_t> apart;
+    for (std::int64_t j = 0; j < given.n_features(); ++j)
+        if (given.start[j + 1] - given.start[j] >= LONG) {
+            apart.push_back(j);
+            out.n_states.push_back(std::int32_t(given.start[j + 1] - given.start[j]) + 1);
+        }
+    out.number_literals();
+    const std::int32_t n = given.n_literals(), n_out = out.n_literals();
+    const auto renumbered = [&](std::int32_t l) { return l < n ? l : l - n + n_out; };
+    const auto negated = [&](std::int32_t l) { return l < n_out ? l + n_out : l - n_out; };
+    const auto add = [&](std::initializer_list<std::int32_t> literals, double weight) {
+        out.literals.insert(out.literals.end(), literals);
+        out.start.push_back(std::int64_t(out.literals.size()));
+        out.weights.push_back(weight);
+    };
+    out.start.push_back(0);
+    std::size_t next = 0;
+    for (std::int64_t j = 0; j < given.n_features(); ++j) {
+        if (next < apart.size() && apart[next] == j) {
+            add({out.base[given.n_variables() + std::int32_t(next++)]}, given.weights[j]);  // the first state: none fails
+            continue;
+        }
+        for (std::int64_t k = given.start[j]; k < given.start[j + 1]; ++k) out.literals.push_back(renumbered(given.literals[k]));
+        out.start.push_back(std::int64_t(out.literals.size()));
+        out.weights.push_back(given.weights[j]);
+    }
+    for (std::size_t a = 0; a < apart.size(); ++a) {
+        const std::int32_t first = out.base[given.n_variables() + std::int32_t(a)];
+        const std::int64_t length = given.start[apart[a] + 1] - given.start[apart[a]];
+        for (std::int64_t k = 0; k < length; ++k) {
+            const std::int32_t literal = renumbered(given.literals[given.start[apart[a]] + k]);
+            add({literal, first + 1 + std::int32_t(k)}, NEVER);  // it is said to fail
+            add({negated(literal), first}, NEVER);               // it is said to hold
+            for (std::int64_t later = k + 1; later < length; ++later) add({negated(literal), first + 1 + std::int32_t(later)}, NEVER);
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+Elimination planned(const Model& model, double max_cells, int tries, std::uint64_t seed) {
+    Elimination plain{model, components_of(model, max_cells, tries, seed)};
+    const double cost = total_cells(plain.parts);
+    bool any = false;
+    for (std::int64_t j = 0; j < model.n_features() && !any; ++j) any = model.start[j + 1] - model.start[j] >= LONG;
+    if (tries < 2 || !any || cost <= CHEAP) return plain;
+    Elimination other;
+    other.model = taken_apart(model);
+    other.parts = components_of(other.model, std::min(max_cells, cost), tries, seed);
+    return total_cells(other.parts) < cost ? other : plain;
+}
+
 }  // namespace undirected

@@ -47,4 +47,13 @@ struct Component {
 // ties at random after the first two). Orders that need more than max_cells cells are given up.
 std::vector<Component> components_of(const Model& model, double max_cells, int tries, std::uint64_t seed);
 
+// A model with its parts, made for elimination. Variables, literals and features of the given model keep their numbers; if it is
+// cheaper, long conjunctions are taken apart: a further variable tells which of its literals is the first that fails, or that none
+// does, and meets each of the conjunction's variables in pairs, so that no table has to hold them all.
+struct Elimination {
+    Model model;
+    std::vector<Component> parts;
+};
+Elimination planned(const Model& model, double max_cells, int tries, std::uint64_t seed);
+
 }  // namespace undirected

@@ -189,6 +189,30 @@ def test_only_what_hangs_together_too_densely_is_sampled():
     assert alone.exact  # the dense part does not matter
 
 
+@pytest.mark.parametrize("weight", [25.0, -25.0, 3.0])
+def test_long_conjunctions_need_no_large_tables(weight):
+    """Independent variables and one conjunction of all 60: log Z has a closed form."""
+    rng = np.random.default_rng(0)
+    fields = rng.normal(size=60)
+    domain = Domain.from_sizes([2] * 60)
+    wanted = (fields > 0).astype(int)
+    features = FeatureSet.from_lists([*([2 * v + 1] for v in range(60)), [2 * v + int(wanted[v]) for v in range(60)]], domain)
+    network = MarkovNetwork(features, [*fields, weight])
+    best = fields @ wanted
+    log_z0 = np.logaddexp(0, fields).sum()
+    log_z = np.log(np.exp(log_z0) + np.expm1(weight) * np.exp(best))
+    found = network.log_partition(method="exact")
+    assert found.exact
+    assert found.value == pytest.approx(log_z, abs=1e-9)
+    assert network.expectations()[-1] == pytest.approx(np.exp(best + weight - log_z), abs=1e-9)
+    assert network.map_state().log_scores[0] == pytest.approx(max(best + weight, best - np.abs(fields).min()), abs=1e-9)
+    answer = network.query(method="junction-tree")
+    for v in range(60):
+        rest = log_z0 - np.logaddexp(0, fields[v]) + fields[v]
+        held = np.exp(rest) + (np.expm1(weight) * np.exp(best) if wanted[v] else 0.0)
+        assert answer[f"v{v}"]["1"] == pytest.approx(held / np.exp(log_z), abs=1e-9)
+
+
 # infinite weights
 
 
