@@ -298,3 +298,92 @@ def test_bootstrap(folder):
     assert (folder / "drop.svg").exists()
     assert run("bootstrap", "survey.csv", "--plot", "edges.doc", cwd=folder).returncode == 3
     assert run("bootstrap", "survey.csv", "--conversion", "prune", cwd=folder).returncode == 2
+
+
+# questions
+
+
+def test_query_answers_in_bars_and_in_json(folder):
+    shown = run("query", "net.json", "-e", "smoker=yes", "--variables", "cough", cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    assert "█" in shown.stdout
+    done = run("query", "net.json", "-e", "smoker=yes", "-e", "age=30", "--json", cwd=folder)
+    values = json.loads(done.stdout)
+    assert set(values) >= {"marginals", "standard_errors", "method", "exact", "mixed", "seconds"}
+    assert list(values["marginals"]) == ["cough"]
+    truth = load(folder / "net.json").query({"smoker": "yes", "age": 30})["cough"]
+    assert values["marginals"]["cough"] == pytest.approx(truth)
+    soft = json.loads(run("query", "net.json", "--soft", "cough=0.1,0.9", "--variables", "smoker", "--json", cwd=folder).stdout)
+    truth = load(folder / "net.json").query({"cough": {"no": 0.1, "yes": 0.9}})["smoker"]
+    assert soft["marginals"]["smoker"] == pytest.approx(truth)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "told"),
+    [
+        (["-e", "smokr=yes"], 3, "Did you mean 'smoker'"),
+        (["-e", "smoker=maybe"], 3, "Its states are no, yes"),
+        (["-e", "smoker=yes", "-e", "smoker=no"], 4, "leaves no state of 'smoker'"),
+        (["--method", "magic"], 2, "not known"),
+        (["--soft", "cough=high"], 2, "one number a state"),
+        (["--soft", "cough=1,2,3"], 3, "2 numbers"),
+        (["--variables", "coughs"], 3, "Did you mean 'cough'"),
+    ],
+)
+def test_query_tells_what_is_wrong_in_one_line(folder, args, code, told):
+    done = run("query", "net.json", *args, cwd=folder)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_chains_that_do_not_mix_end_with_their_own_code(tmp_path):
+    from undirected import Domain, FeatureSet, MarkovNetwork
+
+    features = FeatureSet.all_pairs(Domain.from_sizes([2] * 24))
+    MarkovNetwork(features, np.where(features.lengths == 1, -11.5, 1.0)).save(tmp_path / "two-modes.json")
+    done = run("query", "two-modes.json", "--method", "gibbs", "--time-budget", "1s", "--json", cwd=tmp_path)
+    assert done.returncode == 5
+    values = json.loads(done.stdout)
+    assert values["mixed"] is False
+    assert values["standard_errors"]["v0"]["1"] is None
+
+
+def test_map_sample_and_explain(folder):
+    best = json.loads(run("map", "net.json", "-e", "smoker=yes", "--best", 2, "--json", cwd=folder).stdout)
+    assert best["exact"]
+    assert best["states"][0]["smoker"] == "yes"
+    assert best["log_scores"][0] >= best["log_scores"][1]
+    rows = list(csv.DictReader(run("sample", "net.json", "-n", 50, "-e", "cough=no", "-q", cwd=folder).stdout.splitlines()))
+    assert len(rows) == 50
+    assert {row["cough"] for row in rows} == {"no"}
+    assert run("sample", "net.json", "-n", 5, "-o", "rows.data", "-q", cwd=folder).returncode == 0
+    assert len((folder / "rows.data").read_text().splitlines()) == 5
+    assert run("sample", "net.json", "-o", "rows.xlsx", cwd=folder).returncode == 2
+    told = json.loads(run("explain", "net.json", "cough", "--data", "survey.csv", "--row", 3, "--json", cwd=folder).stdout)
+    assert sum(part["log_odds"] for part in told["contributions"]) == pytest.approx(told["log_odds"])
+    assert run("explain", "net.json", "cough", "--data", "survey.csv", "--row", 999, cwd=folder).returncode == 3
+
+
+def test_impute_fills_gaps_and_keeps_what_was_written(folder):
+    (folder / "gaps.csv").write_text("age,id,smoker,cough\n33,a,yes,\n,b,no,no\n50,c,,yes\n61,d,no,yes\n")
+    done = run("impute", "net.json", "gaps.csv", "-o", "full.csv", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "filled 3 missing cells" in done.stderr
+    rows = list(csv.DictReader((folder / "full.csv").read_text().splitlines()))
+    assert [row["id"] for row in rows] == list("abcd")
+    assert rows[0]["age"] == "33"
+    assert rows[3] == {"age": "61", "id": "d", "smoker": "no", "cough": "yes"}
+    assert all(cell for row in rows for cell in row.values())
+    assert rows[0]["cough"] == "yes"  # smokers cough
+
+
+def test_score_by_three_metrics(folder):
+    values = json.loads(run("score", "net.json", "survey.csv", "--metric", "cmll,pll,ll", "--json", cwd=folder).stdout)
+    assert set(values) >= {"pll", "npll", "cmll", "ncmll", "cmll_se", "ll", "ll_se", "rows"}
+    assert values["cmll"] == pytest.approx(values["pll"])  # three variables in four groups: one at a time
+    assert values["ncmll"] == pytest.approx(values["cmll"] / 3)
+    network = load(folder / "net.json")
+    assert values["ll"] == pytest.approx(network.log_likelihood(folder / "survey.csv"))
+    assert run("score", "net.json", "survey.csv", "--metric", "auc", cwd=folder).returncode == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -16,4 +17,12 @@ MODULES = [m.name for m in pkgutil.walk_packages(undirected.__path__, "undirecte
 @pytest.mark.parametrize("name", ["undirected", *MODULES])
 def test_examples(name):
     results = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("page", ["asking.md"])
+def test_how_to_pages(page):
+    path = Path(__file__).resolve().parents[2] / "docs" / page
+    results = doctest.testfile(str(path), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert results.attempted > 10
     assert results.failed == 0
