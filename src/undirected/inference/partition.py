@@ -103,7 +103,7 @@ def annealed(problem: Problem, chains: int, steps: int, data: Array | None = Non
     log_w = np.asarray(forward.log_weights()) + log_z0
     top = log_w.max()
     weights = np.exp(log_w - top)
-    value = top + float(np.log(weights.mean()))
+    value = float(top + np.log(weights.mean()))
     error = float(weights.std(ddof=1) / weights.mean() / np.sqrt(chains))
     back = make_sampler(problem, _from_network(problem, chains, rng, data))
     down = np.ascontiguousarray(beta[::-1])
