@@ -19,19 +19,22 @@ struct Compiled {
     std::vector<Context> contexts;
     std::vector<float> weight, vectors, unary;
     std::vector<double> constant;
+    std::vector<std::int32_t> group_start, group_members, group_of;
     Program program;
 
     void finish() {
         program = {std::int32_t(variable.size()), base.back(),         n_states.data(),      base.data(), free.data(),
                    context_start.data(),          contexts.data(),     literals.data(),      std::int64_t(weight.size()),
                    part_start.data(),             part_literals.data(), weight.data(),       vector.data(), vectors.data(),
-                   alive.data(),                  unary.data(),        constant.data()};
+                   alive.data(),                  unary.data(),        constant.data(),
+                   std::int32_t(group_start.size()) - 1, group_start.data(), group_members.data(), group_of.data()};
     }
 };
 
 namespace {
 
 constexpr float IMPOSSIBLE = -1e30f;
+constexpr float SHUN = -2.0f;  // the weight of a pair from which on its variables are moved together
 
 std::uint64_t hash_of(const std::vector<std::int32_t>& literals) {
     std::uint64_t h = literals.size();
@@ -48,6 +51,7 @@ public:
         find_hidden(order);
         gather();
         contexts();
+        groups();
         out_->finish();
     }
     std::shared_ptr<const Compiled> result() const { return out_; }
@@ -176,6 +180,42 @@ private:
         }
     }
 
+    // Cliques of pairs that shun each other's second states, found greedily.
+    void groups() {
+        const std::size_t n = out_->variable.size();
+        const std::int32_t n_literals = out_->base.back();
+        std::vector<std::int32_t> second(n_literals, -1);
+        for (std::size_t h = 0; h < n; ++h)
+            if (out_->n_states[h] == 2) second[out_->base[h] + 1] = std::int32_t(h);
+        std::vector<std::vector<std::int32_t>> near(n);
+        for (std::size_t j = 0; j < out_->weight.size(); ++j) {
+            const std::int64_t first = out_->part_start[j];
+            if (out_->part_start[j + 1] - first != 2 || out_->vector[j] >= 0 || out_->weight[j] > SHUN) continue;
+            const std::int32_t a = out_->part_literals[first], b = out_->part_literals[first + 1];
+            if (a >= n_literals || b >= n_literals || second[a] < 0 || second[b] < 0) continue;
+            near[second[a]].push_back(second[b]);
+            near[second[b]].push_back(second[a]);
+        }
+        for (auto& list : near) std::sort(list.begin(), list.end());
+        out_->group_of.assign(n, -1);
+        out_->group_start.push_back(0);
+        std::vector<std::int32_t> order(n);
+        for (std::size_t h = 0; h < n; ++h) order[h] = std::int32_t(h);
+        std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return near[a].size() > near[b].size(); });
+        for (const std::int32_t h : order) {
+            if (out_->group_of[h] >= 0) continue;
+            std::vector<std::int32_t> members{h};
+            for (const std::int32_t u : near[h]) {
+                const bool all = std::all_of(members.begin(), members.end(), [&](std::int32_t m) { return std::binary_search(near[m].begin(), near[m].end(), u); });
+                if (all && out_->group_of[u] < 0) members.push_back(u);
+            }
+            if (members.size() < 2) continue;
+            for (const std::int32_t m : members) out_->group_of[m] = std::int32_t(out_->group_start.size()) - 1;
+            out_->group_members.insert(out_->group_members.end(), members.begin(), members.end());
+            out_->group_start.push_back(std::int32_t(out_->group_members.size()));
+        }
+    }
+
     template <class F>
     void each(std::uint64_t mask, F&& visit) const {
         for (; mask; mask &= mask - 1) visit(__builtin_ctzll(mask));
@@ -246,7 +286,6 @@ void Sampler::run(std::int64_t n_sweeps, const float* beta, const float* referen
         // The first block is full, so that its program fits every other one.
         shared_ = compiled(0);
     }
-    const bool avx2_here = has_avx2();
     parallel_for(blocks, n_threads, [&](std::int64_t block) {
         const auto made = compiled(block);
         const Program& p = made->program;
@@ -260,6 +299,7 @@ void Sampler::run(std::int64_t n_sweeps, const float* beta, const float* referen
             for (std::int32_t h = 0; h < p.n_hidden; ++h) words[p.base[h] + state[made->variable[h]]] |= std::uint64_t(1) << k;
         }
         for (std::int32_t h = 0; h < p.n_hidden; ++h) most = std::max(most, p.n_states[h]);
+        for (std::int32_t k = 0; k < p.n_groups; ++k) most = std::max(most, p.group_start[k + 1] - p.group_start[k]);
         for (std::size_t l = 0; l < n; ++l) words[n + l] = ~words[l];
         std::vector<float> mine;
         std::vector<float> local(collect ? 2 * n * CHAINS : 0, 0.0f);
@@ -272,7 +312,7 @@ void Sampler::run(std::int64_t n_sweeps, const float* beta, const float* referen
         Aligned scratch(std::size_t(most) * CHAINS);
         Chains c{words.data(), random_.data() + 32 * block, local.data(), local.data() + (collect ? n * CHAINS : 0), log_weight.data(), beta_[block]};
         const Schedule s{n_sweeps, beta, reference == nullptr ? nullptr : mine.data(), collect, anneal, greedy};
-        avx2_here ? avx2::sweep(p, s, c, scratch.data) : baseline::sweep(p, s, c, scratch.data);
+        UNDIRECTED_DISPATCH(sweep(p, s, c, scratch.data));
         beta_[block] = c.beta;
         for (int k = 0; k < chains; ++k) {
             std::int16_t* state = states_.data() + std::size_t(first + k) * std::size_t(model_.n_variables());
@@ -314,7 +354,7 @@ void Sampler::scores(double* out, int n_threads) {
         }
         for (std::size_t l = 0; l < std::size_t(p.n_literals); ++l) words[std::size_t(p.n_literals) + l] = ~words[l];
         double found[CHAINS];
-        has_avx2() ? avx2::score(p, words.data(), found) : baseline::score(p, words.data(), found);
+        UNDIRECTED_DISPATCH(score(p, words.data(), found));
         std::copy(found, found + chains, out + first);
     });
 }

@@ -97,20 +97,27 @@ inline void collect(Chains& c, std::int32_t literal, int g, Floats p) {
     store(load<Floats>(square) + p * p, square);
 }
 
-void resample_binary(const Program& p, const Schedule& s, Chains& c, Random& random, std::int32_t h, float beta) {
+// The logits of a binary variable's second state.
+inline void binary_logits(const Program& p, const Schedule& s, const Chains& c, std::int32_t h, float beta, Floats* logit) {
     const std::int32_t low = p.base[h], high = low + 1;
-    Floats logit[8];
     for (int g = 0; g < 8; ++g)
         logit[g] = load<Floats>(p.unary + std::int64_t(high) * CHAINS + 8 * g) - load<Floats>(p.unary + std::int64_t(low) * CHAINS + 8 * g);
     for (std::int64_t k = p.context_start[h]; k < p.context_start[h + 1]; ++k) {
         const std::uint64_t mask = holds(p, p.contexts[k], c.words);
         if (mask) add_weight(p, p.contexts[k], mask, logit);  // signs are those of the second state
     }
-    std::uint64_t drawn = 0;
     const float shift = s.reference == nullptr ? 0 : (1 - beta) * (s.reference[high] - s.reference[low]);
+    for (int g = 0; g < 8; ++g) logit[g] = logit[g] * beta + shift;
+}
+
+void resample_binary(const Program& p, const Schedule& s, Chains& c, Random& random, std::int32_t h, float beta) {
+    const std::int32_t low = p.base[h], high = low + 1;
+    Floats logit[8];
+    binary_logits(p, s, c, h, beta, logit);
+    std::uint64_t drawn = 0;
     const Floats one = fill<float>(1);
     for (int g = 0; g < 8; ++g) {
-        const Floats x = logit[g] * beta + shift;
+        const Floats x = logit[g];
         if (s.greedy) {
             const std::uint32_t now = std::uint32_t(c.words[high] >> (8 * g)) & 255;
             drawn |= std::uint64_t(bits_of(x > 0.0f) | (bits_of(x == 0.0f) & now)) << (8 * g);
@@ -120,11 +127,57 @@ void resample_binary(const Program& p, const Schedule& s, Chains& c, Random& ran
         const Floats e = exp_negative<float>(choose<float>(positive, -x, x));
         const Floats probability = choose<float>(positive, one, e) / (one + e);
         drawn |= std::uint64_t(bits_of(random.uniform() < probability)) << (8 * g);
-        if (s.collect) collect(c, high, g, probability);
+        if (s.collect && p.group_of[h] < 0) collect(c, high, g, probability);  // members of groups have been collected
     }
     const std::uint64_t word = (drawn & p.free[h]) | (c.words[high] & ~p.free[h]);
     set(c, p, high, word);
     set(c, p, low, ~word);
+}
+
+// Where at most one of a group's variables is in its second state, draws anew which one, or none. What is collected is the
+// probability of that draw, and in the other chains the state itself: which chains these are depends on the state, so that a
+// probability from another moment would be biased.
+void resample_group(const Program& p, const Schedule& s, Chains& c, Random& random, std::int32_t group, float beta, float* scratch) {
+    const std::int32_t* members = p.group_members + p.group_start[group];
+    const std::int32_t n = p.group_start[group + 1] - p.group_start[group];
+    std::uint64_t some = 0, several = 0, open = ~std::uint64_t(0);
+    for (std::int32_t k = 0; k < n; ++k) {
+        const std::uint64_t word = c.words[p.base[members[k]] + 1];
+        several |= some & word;
+        some |= word;
+        open &= p.free[members[k]];
+    }
+    open &= ~several;
+    for (std::int32_t k = 0; k < n; ++k) {
+        const std::int32_t high = p.base[members[k]] + 1;
+        set(c, p, high, c.words[high] & ~open);
+        set(c, p, high - 1, ~c.words[high]);
+    }
+    Floats* logit = reinterpret_cast<Floats*>(scratch);  // [n][8]
+    for (std::int32_t k = 0; k < n; ++k) binary_logits(p, s, c, members[k], beta, logit + 8 * k);
+    for (int g = 0; g < 8; ++g) {
+        Floats top{};
+        for (std::int32_t k = 0; k < n; ++k) top = choose<float>(logit[8 * k + g] > top, logit[8 * k + g], top);
+        Floats total = exp_negative<float>(-top);
+        for (std::int32_t k = 0; k < n; ++k) total += logit[8 * k + g] = exp_negative<float>(logit[8 * k + g] - top);
+        Floats left = random.uniform() * total - exp_negative<float>(-top);
+        std::uint32_t waiting = bits_of(left >= 0.0f) & std::uint32_t(open >> (8 * g)) & 255;
+        for (std::int32_t k = 0; k < n; ++k) {
+            const Floats e = logit[8 * k + g];
+            left -= e;
+            const std::uint32_t here = k + 1 == n ? waiting : waiting & bits_of(left < 0.0f);
+            waiting &= ~here;
+            const std::int32_t high = p.base[members[k]] + 1;
+            if (s.collect) {
+                const Int<float> now = spread<float>(std::uint32_t(c.words[high] >> (8 * g)) & 255, 0);
+                const Int<float> moved = spread<float>(std::uint32_t(open >> (8 * g)) & 255, 0);
+                collect(c, high, g, choose<float>(moved, e / total, (Floats)(now & (Int<float>)fill<float>(1))));
+            }
+            const std::uint64_t word = c.words[high] | std::uint64_t(here) << (8 * g);
+            set(c, p, high, word);
+            set(c, p, high - 1, ~word);
+        }
+    }
 }
 
 void resample_many(const Program& p, const Schedule& s, Chains& c, Random& random, std::int32_t h, float beta, float* scratch) {
@@ -217,6 +270,7 @@ void sweep(const Program& p, const Schedule& s, Chains& c, float* scratch) {
             for (int lane = 0; lane < CHAINS; ++lane) c.log_weight[lane] += (double(beta) - double(c.beta)) * scores[lane];
             c.beta = beta;
         }
+        for (std::int32_t group = 0; group < p.n_groups && !s.greedy; ++group) resample_group(p, s, c, random, group, beta, scratch);
         for (std::int32_t h = 0; h < p.n_hidden; ++h) {
             if (p.n_states[h] == 2)
                 resample_binary(p, s, c, random, h, beta);

@@ -35,6 +35,11 @@ struct Program {
     const std::uint64_t* alive;              // [n_parts], chains in which the part counts
     const float* unary;                      // [n_literals][CHAINS]
     const double* constant;                  // [CHAINS]
+    // Groups of binary variables of which two are hardly ever in their second state together; they are also moved as one.
+    std::int32_t n_groups;
+    const std::int32_t* group_start;         // [n_groups + 1]
+    const std::int32_t* group_members;
+    const std::int32_t* group_of;            // [n_hidden], -1 for none
 };
 
 struct Schedule {

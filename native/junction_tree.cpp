@@ -6,8 +6,6 @@
 #include "hash.hpp"
 #include "table_kernels.hpp"
 
-#define DISPATCH(call) (avx2_ ? avx2::call : baseline::call)
-
 namespace undirected {
 namespace {
 
@@ -39,7 +37,7 @@ void walk(const std::vector<std::int32_t>& sizes, const std::vector<std::int64_t
 }  // namespace
 
 JunctionTree::JunctionTree(const Model& model, const Component& component)
-    : model_(model), avx2_(has_avx2()), order_(component.order), place_(model.n_variables(), -1), buckets_(component.order.size()) {
+    : model_(model), order_(component.order), place_(model.n_variables(), -1), buckets_(component.order.size()) {
     for (std::size_t i = 0; i < order_.size(); ++i) place_[order_[i]] = std::int32_t(i);
     const std::int32_t n = model.n_literals();
     for (std::size_t i = 0; i < order_.size(); ++i) buckets_[i].clique.push_back(std::int32_t(i));
@@ -122,7 +120,7 @@ const L* past(const L* at, const L* end) {
 
 // One feature: its weight in every cell in which it holds.
 void JunctionTree::put(double* table, const Bucket& bucket, std::size_t d, std::int64_t cells, Item item) {
-    if (item.at == item.end) return DISPATCH(add_one(table, item.weight, cells));
+    if (item.at == item.end) return UNDIRECTED_DISPATCH(add_one(table, item.weight, cells));
     const std::int64_t below = cells / bucket.sizes[d];
     const bool bound = item.at->place == std::int32_t(d);
     const Literal* next = bound ? past(item.at, item.end) : item.at;
@@ -153,7 +151,7 @@ void JunctionTree::fill(double* table, const Bucket& bucket, std::size_t d, std:
     if (part.empty()) return;
     std::vector<double> common(below, 0.0);
     fill(common.data(), bucket, d + 1, below, part);
-    for (std::int32_t s = 0; s < bucket.sizes[d]; ++s) DISPATCH(add(table + s * below, common.data(), below));
+    for (std::int32_t s = 0; s < bucket.sizes[d]; ++s) UNDIRECTED_DISPATCH(add(table + s * below, common.data(), below));
 }
 
 double JunctionTree::collect(bool maximum) {
@@ -171,9 +169,9 @@ double JunctionTree::collect(bool maximum) {
         double* message = messages_.data() + b.message;
         const std::int64_t below = b.cells / b.sizes[0];
         if (maximum)
-            DISPATCH(max_out(table, b.sizes[0], below, message));
+            UNDIRECTED_DISPATCH(max_out(table, b.sizes[0], below, message));
         else
-            DISPATCH(sum_out(table, b.sizes[0], below, message));
+            UNDIRECTED_DISPATCH(sum_out(table, b.sizes[0], below, message));
         if (b.parent < 0) {
             total += message[0];
             continue;
@@ -181,16 +179,16 @@ double JunctionTree::collect(bool maximum) {
         double* up = tables_.data() + buckets_[b.parent].table;
         walk(buckets_[b.parent].sizes, b.small, [&](std::int64_t big, std::int64_t small, std::int64_t run, bool shared) {
             if (shared)
-                DISPATCH(add(up + big, message + small, run));
+                UNDIRECTED_DISPATCH(add(up + big, message + small, run));
             else
-                DISPATCH(add_one(up + big, message[small], run));
+                UNDIRECTED_DISPATCH(add_one(up + big, message[small], run));
         });
     }
     return total;
 }
 
 double JunctionTree::mass(const double* table, const Bucket& bucket, std::size_t d, std::int64_t cells, Item item) const {
-    if (item.at == item.end) return DISPATCH(sum(table, cells));
+    if (item.at == item.end) return UNDIRECTED_DISPATCH(sum(table, cells));
     const std::int64_t below = cells / bucket.sizes[d];
     const bool bound = item.at->place == std::int32_t(d);
     const Literal* next = bound ? past(item.at, item.end) : item.at;
@@ -209,10 +207,10 @@ void JunctionTree::distribute(double* marginals, double* expectations) {
         const Bucket& b = buckets_[i];
         const std::int64_t below = b.cells / b.sizes[0];
         mass_of.resize(b.cells);
-        const double high = DISPATCH(exponentials(tables_.data() + b.table, b.cells, mass_of.data()));
+        const double high = UNDIRECTED_DISPATCH(exponentials(tables_.data() + b.table, b.cells, mass_of.data()));
         double total = 0;
         double* mine = marginals + model_.base[order_[i]];
-        for (std::int32_t s = 0; s < b.sizes[0]; ++s) total += mine[s] = DISPATCH(sum(mass_of.data() + s * below, below));
+        for (std::int32_t s = 0; s < b.sizes[0]; ++s) total += mine[s] = UNDIRECTED_DISPATCH(sum(mass_of.data() + s * below, below));
         for (std::int32_t s = 0; s < b.sizes[0]; ++s) mine[s] /= total;
         if (expectations != nullptr)
             for (const std::int64_t j : b.features) {
@@ -225,13 +223,13 @@ void JunctionTree::distribute(double* marginals, double* expectations) {
             onto.assign(n, 0.0);
             walk(b.sizes, child.small, [&](std::int64_t big, std::int64_t small, std::int64_t run, bool shared) {
                 if (shared)
-                    DISPATCH(add(onto.data() + small, mass_of.data() + big, run));
+                    UNDIRECTED_DISPATCH(add(onto.data() + small, mass_of.data() + big, run));
                 else
-                    onto[small] += DISPATCH(sum(mass_of.data() + big, run));
+                    onto[small] += UNDIRECTED_DISPATCH(sum(mass_of.data() + big, run));
             });
             const double* message = messages_.data() + child.message;
             for (std::int64_t k = 0; k < n; ++k) onto[k] = std::log(onto[k]) + high - message[k];
-            for (std::int32_t s = 0; s < child.sizes[0]; ++s) DISPATCH(add(tables_.data() + child.table + s * n, onto.data(), n));
+            for (std::int32_t s = 0; s < child.sizes[0]; ++s) UNDIRECTED_DISPATCH(add(tables_.data() + child.table + s * n, onto.data(), n));
         }
     }
 }

@@ -47,7 +47,6 @@ private:
     void descend(std::int32_t* state, Choose&& choose) const;
 
     const Model& model_;
-    const bool avx2_;
     std::vector<std::int32_t> order_, place_;  // variable at a place, place of a variable
     std::vector<Bucket> buckets_;
     std::vector<double> tables_, messages_;

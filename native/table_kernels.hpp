@@ -20,3 +20,10 @@ UNDIRECTED_TABLE_KERNELS(baseline)
 UNDIRECTED_TABLE_KERNELS(avx2)
 
 }  // namespace undirected
+
+// The kernels for this machine's instructions.
+#if defined(HAVE_AVX2_KERNELS)
+#define UNDIRECTED_DISPATCH(call) (undirected::has_avx2() ? undirected::avx2::call : undirected::baseline::call)
+#else
+#define UNDIRECTED_DISPATCH(call) (undirected::baseline::call)
+#endif

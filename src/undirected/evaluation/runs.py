@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from undirected.errors import DataError, ParameterError
-from undirected.evaluation.cell import LENGTH, Job, tuned_before
+from undirected.evaluation.cell import LENGTH, Job, scored, tuned_before
 
 Row = dict[str, Any]
 Told = Callable[[Row], None]
@@ -27,7 +27,7 @@ SETTLE_SECONDS = 20.0  # how long the processes of a killed comparison may take 
 def finished(job: Job) -> Row | None:
     """The row of a cell, if the folder holds it and it was made of the same things; failed cells are tried again."""
     row = tuned_before(job)
-    return row if row is not None and (not job.splits or row.get("cmll_splits") == job.splits) else None
+    return row if row is not None and scored(job, row) else None
 
 
 class Work:

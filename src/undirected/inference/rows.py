@@ -13,6 +13,8 @@ from undirected.kernels.types import Array
 
 EXACT_CELLS = 1 << 14  # table cells a row may take: then elimination is cheaper than a thousand sweeps
 BATCH_BYTES = 64 << 20
+WARMEST = 0.05  # inverse temperature at the start of burn-in
+PRIOR = 0.01  # sweeps' worth of even odds, so that a state no chain has seen is not impossible
 
 
 @dataclass
@@ -79,7 +81,10 @@ def _sampled(problem: Problem, marks: Array, burn_in: int, sweeps: int) -> tuple
     order = np.arange(len(domain), dtype=np.int32)
     sampler = backend().module.Sampler(problem.model, np.ascontiguousarray(marks), rows, states, order, problem.seed)
     half = max(1, sweeps // 2)
-    sampler.run(burn_in, None, None, False, False, False, problem.threads)
+    warm = np.ones(burn_in, dtype=np.float32)
+    warm[: burn_in // 2] = np.geomspace(WARMEST, 1, burn_in // 2)  # from random states: cooled down first, so that fewer get stuck
+    sampler.run(burn_in, warm, None, False, False, False, problem.threads)
     sampler.run(half, None, None, True, False, False, problem.threads)
-    p = np.asarray(sampler.sums(), dtype=float) / half
+    prior = PRIOR * marks[rows] / np.repeat(np.add.reduceat(marks[rows], domain.base[:-1], axis=1, dtype=float), domain.n_states, axis=1)
+    p = (np.asarray(sampler.sums(), dtype=float) + prior) / (half + PRIOR)
     return p[0::2], p[1::2]
