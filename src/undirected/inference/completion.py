@@ -14,7 +14,7 @@ from undirected.data.readers import read_data, read_raw
 from undirected.errors import DataError
 from undirected.inference import gibbs, junction_tree
 from undirected.inference.engine import check_method
-from undirected.inference.evidence import Evidence, Given, of_codes
+from undirected.inference.evidence import Evidence, of_codes
 from undirected.inference.map_state import best_rows
 from undirected.inference.problem import Problem
 from undirected.inference.rows import row_marginals
@@ -122,9 +122,7 @@ def fill_raw(network: MarkovNetwork, raw: RawTable, method: str = "map", **optio
 def _drawn(problem: Problem, marks: Array) -> Array:
     out = np.empty((len(marks), len(problem.domain)), dtype=np.int16)
     for r, row in enumerate(marks):
-        single = object.__new__(Problem)
-        single.__dict__.update(problem.__dict__)
-        single.given, single.seed = Given(row, {}), problem.seed + r
+        single = problem.under(row, problem.seed + r)
         states = junction_tree.draw(single, 1)[0].copy()
         if (states < 0).any():
             states[states < 0] = gibbs.samples(single, 4)[0][states < 0]

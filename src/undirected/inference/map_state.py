@@ -11,7 +11,7 @@ import numpy as np
 
 from undirected.errors import ParameterError
 from undirected.inference.engine import EXACT_SECONDS, check_method
-from undirected.inference.evidence import Evidence, Given
+from undirected.inference.evidence import Evidence
 from undirected.inference.gibbs import make_sampler
 from undirected.inference.problem import CELLS_PER_SECOND, TRIES, Problem
 from undirected.kernels.types import Array
@@ -162,8 +162,5 @@ def best_rows(problem: Problem, marks: Array, sweeps: int = 200) -> Array:
     states, _ = problem.model.maximise(marks, limit, 2, problem.seed, problem.threads)
     states = np.array(states)
     for r in np.flatnonzero((states < 0).any(axis=1)):
-        single = object.__new__(Problem)
-        single.__dict__.update(problem.__dict__)
-        single.given = Given(marks[r], problem.given.likelihood)
-        states[r] = climbed(single, 1, "annealing", sweeps)[0][0]
+        states[r] = climbed(problem.under(marks[r]), 1, "annealing", sweeps)[0][0]
     return states

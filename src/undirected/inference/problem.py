@@ -96,18 +96,23 @@ class Problem:
         if np.isfinite(self.hard) and log_z < -self.hard / 2:
             raise ImpossibleEvidence("no state meets the evidence and all features of infinite weight; drop part of the evidence")
 
-    def frozen(self, variables: Array) -> Problem:
-        """The same with some variables (of parts that need no sampling) fixed at their first allowed state."""
+    def under(self, allowed: Array, seed: int | None = None) -> Problem:
+        """The same network under other evidence; likelihoods stay."""
         other = object.__new__(Problem)
         other.__dict__.update(self.__dict__)
+        other.given = Given(allowed, self.given.likelihood)
+        other.seed = self.seed if seed is None else seed
+        return other
+
+    def frozen(self, variables: Array) -> Problem:
+        """The same with some variables (of parts that need no sampling) fixed at their first allowed state."""
         allowed = self.given.allowed.copy()
         for v in variables:
             mine = slice(int(self.domain.base[v]), int(self.domain.base[v + 1]))
             first = int(np.argmax(allowed[mine]))
             allowed[mine] = 0
             allowed[mine.start + first] = 1
-        other.given = Given(allowed, self.given.likelihood)
-        return other
+        return self.under(allowed)
 
     def open_variables(self) -> Array:
         """Variables with more than one state left."""
