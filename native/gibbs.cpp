@@ -255,9 +255,6 @@ Sampler::Sampler(const Model& model, std::vector<std::uint8_t> evidence, std::ve
     }
     beta_.assign(blocks, 0.0f);
     log_weight_.assign(row_of_.size(), 0.0);
-    const std::size_t n = row_of_.size() * std::size_t(model.n_literals());
-    sums_.assign(n, 0.0f);
-    squares_.assign(n, 0.0f);
 }
 
 Sampler::~Sampler() = default;
@@ -280,11 +277,17 @@ std::shared_ptr<const Compiled> Sampler::compiled(std::int64_t block) {
     return Compiler(model_, evidence.data(), states.data(), n, order_).result();
 }
 
+constexpr std::int64_t RUN = 256;  // sweeps whose probabilities are added up in single precision before they join the others
+
 void Sampler::run(std::int64_t n_sweeps, const float* beta, const float* reference, bool collect, bool anneal, bool greedy, int n_threads) {
     const std::int64_t blocks = (n_chains() + CHAINS - 1) / CHAINS;
     if (!shared_ && n_chains() >= CHAINS && std::all_of(row_of_.begin(), row_of_.end(), [&](std::int32_t r) { return r == row_of_[0]; })) {
         // The first block is full, so that its program fits every other one.
         shared_ = compiled(0);
+    }
+    if (collect && sums_.empty()) {
+        sums_.assign(row_of_.size() * std::size_t(model_.n_literals()), 0.0f);
+        squares_.assign(sums_.size(), 0.0f);
     }
     parallel_for(blocks, n_threads, [&](std::int64_t block) {
         const auto made = compiled(block);
@@ -311,13 +314,21 @@ void Sampler::run(std::int64_t n_sweeps, const float* beta, const float* referen
         std::vector<double> log_weight(CHAINS, 0.0);
         Aligned scratch(std::size_t(most) * CHAINS);
         Chains c{words.data(), random_.data() + 32 * block, local.data(), local.data() + (collect ? n * CHAINS : 0), log_weight.data(), beta_[block]};
-        const Schedule s{n_sweeps, beta, reference == nullptr ? nullptr : mine.data(), collect, anneal, greedy};
-        UNDIRECTED_DISPATCH(sweep(p, s, c, scratch.data));
+        std::vector<float> summed(local.size(), 0.0f);
+        for (std::int64_t done = 0; done < n_sweeps; done += RUN) {
+            const Schedule s{std::min(RUN, n_sweeps - done), beta == nullptr ? nullptr : beta + done, reference == nullptr ? nullptr : mine.data(),
+                             collect, anneal, greedy};
+            UNDIRECTED_DISPATCH(sweep(p, s, c, scratch.data));
+            for (std::size_t k = 0; k < local.size(); ++k) summed[k] += local[k], local[k] = 0;
+        }
+        std::swap(summed, local);
+        c.sums = local.data();
+        c.squares = local.data() + (collect ? n * CHAINS : 0);
         beta_[block] = c.beta;
         for (int k = 0; k < chains; ++k) {
             std::int16_t* state = states_.data() + std::size_t(first + k) * std::size_t(model_.n_variables());
-            float* sum = sums_.data() + std::size_t(first + k) * width;
-            float* square = squares_.data() + std::size_t(first + k) * width;
+            float* sum = collect ? sums_.data() + std::size_t(first + k) * width : nullptr;
+            float* square = collect ? squares_.data() + std::size_t(first + k) * width : nullptr;
             log_weight_[first + k] += log_weight[k];
             for (std::int32_t h = 0; h < p.n_hidden; ++h) {
                 const std::int32_t v = made->variable[h];

@@ -33,7 +33,7 @@ struct Random {
     void keep(std::uint32_t* to) const {
         for (int k = 0; k < 4; ++k) store(s[k], to + 8 * k);
     }
-    inline Floats uniform() {  // in [0, 1), the upper 24 bits
+    inline Floats uniform() {  // between 0 and 1 and neither, by the upper 24 bits; what is less likely than 3e-8 is never drawn
         const Words sum = s[0] + s[3];
         const Words t = s[1] << 9;
         s[2] ^= s[0];
@@ -42,7 +42,7 @@ struct Random {
         s[0] ^= s[3];
         s[2] ^= t;
         s[3] = (s[3] << 11) | (s[3] >> 21);
-        return __builtin_convertvector((Int<float>)(sum >> 8), Floats) * 0x1p-24f;
+        return __builtin_convertvector((Int<float>)(sum >> 8), Floats) * 0x1p-24f + 0x1p-25f;
     }
 };
 
@@ -165,7 +165,7 @@ void resample_group(const Program& p, const Schedule& s, Chains& c, Random& rand
         for (std::int32_t k = 0; k < n; ++k) {
             const Floats e = logit[8 * k + g];
             left -= e;
-            const std::uint32_t here = k + 1 == n ? waiting : waiting & bits_of(left < 0.0f);
+            const std::uint32_t here = waiting & bits_of(left < 0.0f);  // what rounding leaves over becomes none
             waiting &= ~here;
             const std::int32_t high = p.base[members[k]] + 1;
             if (s.collect) {
@@ -207,13 +207,18 @@ void resample_many(const Program& p, const Schedule& s, Chains& c, Random& rando
                 here = open & bits_of(e == 1.0f);  // the largest
             } else {
                 left -= e;
-                here = t + 1 == n ? open : open & bits_of(left < 0.0f);
+                here = open & bits_of(left < 0.0f);
             }
             open &= ~here;
             const std::uint64_t lanes = std::uint64_t(255) << (8 * g) & p.free[h];
             const std::uint64_t word = (c.words[first + t] & ~lanes) | ((std::uint64_t(here) << (8 * g)) & lanes);
             set(c, p, first + t, word);
             if (s.collect) collect(c, first + t, g, e / total);
+        }
+        for (std::int32_t t = 0; open && t < n; ++t) {  // rounding left them without a state: the most probable one
+            const std::uint32_t here = open & bits_of(logit[8 * t + g] == 1.0f);
+            open &= ~here;
+            set(c, p, first + t, c.words[first + t] | ((std::uint64_t(here) << (8 * g)) & p.free[h]));
         }
     }
 }
@@ -238,24 +243,26 @@ void score(const Program& p, const std::uint64_t* words, double* out) {
 
 namespace {
 
-// As score, in single precision and without the reference's share; enough for steps of annealing.
+// The score without the reference's share, vector by vector: what a step of annealing needs.
 void energy(const Program& p, const float* reference, const std::uint64_t* words, double* out) {
-    Floats sum[8] = {};
-    const auto add = [&](std::uint64_t mask, const float* weights, float weight) {
+    Real<double> sum[CHAINS / 4] = {};
+    const auto add = [&](std::uint64_t mask, const float* weights, double weight) {
         if (!mask) return;
-        for (int g = 0; g < 8; ++g) {
-            const Floats w = weights == nullptr ? fill<float>(weight) : load<Floats>(weights + 8 * g) - weight;
-            sum[g] += (Floats)(spread<float>(std::uint32_t(mask >> (8 * g)) & 255, 0) & (Int<float>)w);
+        for (int g = 0; g < CHAINS / 4; ++g) {
+            Real<double> w = fill<double>(weight);
+            if (weights != nullptr)
+                for (int k = 0; k < 4; ++k) w[k] += weights[4 * g + k];
+            sum[g] += (Real<double>)(spread<double>(std::uint32_t(mask >> (4 * g)) & 15, 0) & (Int<double>)w);
         }
     };
-    for (std::int32_t l = 0; l < p.n_literals; ++l) add(words[l], p.unary + std::int64_t(l) * CHAINS, reference[l]);
+    for (std::int32_t l = 0; l < p.n_literals; ++l) add(words[l], p.unary + std::int64_t(l) * CHAINS, -double(reference[l]));
     for (std::int64_t j = 0; j < p.n_parts; ++j) {
         std::uint64_t mask = p.alive[j];
         for (std::int64_t k = p.part_start[j]; k < p.part_start[j + 1]; ++k) mask &= words[p.part_literals[k]];
         const bool same = p.vector[j] < 0;
-        add(mask, same ? nullptr : p.vectors + std::int64_t(p.vector[j]) * CHAINS, same ? p.weight[j] : 0);
+        add(mask, same ? nullptr : p.vectors + std::int64_t(p.vector[j]) * CHAINS, same ? double(p.weight[j]) : 0.0);
     }
-    for (int k = 0; k < CHAINS; ++k) out[k] = p.constant[k] + double(sum[k / 8][k % 8]);
+    for (int k = 0; k < CHAINS; ++k) out[k] = p.constant[k] + sum[k / 4][k % 4];
 }
 
 }  // namespace

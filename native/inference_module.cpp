@@ -317,8 +317,11 @@ struct PySampler {
 
     std::size_t chains() const { return std::size_t(sampler->n_chains()); }
     nb::object states() const { return owned(std::vector<std::int16_t>(sampler->states()), {chains(), n_variables}); }
-    nb::object sums() const { return owned(std::vector<float>(sampler->sums()), {chains(), n_literals}); }
-    nb::object squares() const { return owned(std::vector<float>(sampler->squares()), {chains(), n_literals}); }
+    nb::object sums() const { return added_up(sampler->sums()); }
+    nb::object squares() const { return added_up(sampler->squares()); }
+    nb::object added_up(const std::vector<float>& values) const {  // zeros if nothing was collected
+        return owned(values.empty() ? std::vector<float>(chains() * n_literals, 0.0f) : std::vector<float>(values), {chains(), n_literals});
+    }
     nb::object log_weights() const { return owned(std::vector<double>(sampler->log_weights())); }
     void reset() { sampler->reset(); }
 };

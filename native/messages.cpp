@@ -197,7 +197,7 @@ public:
             queue.emplace(waiting[f], -f);
         }
         out.residual = 0;
-        for (const double w : waiting) out.residual = std::max(out.residual, w);
+        for (const double w : waiting) out.residual = w <= out.residual ? out.residual : w;  // also if it is not a number
         out.converged = out.residual < o_.tol * 10;
         out.marginals.resize(m_.n_literals());
         for (std::int32_t v = 0; v < m_.n_variables(); ++v) {
@@ -205,6 +205,7 @@ public:
             for (std::int32_t l = m_.base[v]; l < m_.base[v + 1]; ++l) out.marginals[l] = std::exp(belief_[l] - total);
         }
         out.log_z = o_.maximum ? std::nan("") : free_energy(out.marginals);
+        if (!o_.maximum && !std::isfinite(out.log_z)) out.converged = false;
         return out;
     }
 
@@ -270,17 +271,20 @@ private:
         return log_sum(yes.data(), std::int64_t(yes.size())) - log_sum(from[d].data(), std::int64_t(from[d].size()));
     }
 
+    // log(1 - q + q exp(w)), by the logarithm of q.
+    static double lifted(double w, double log_q) {
+        if (log_q >= 0) return w;
+        const double rest = log_q > -0.6931471805599453 ? std::log(-std::expm1(log_q)) : std::log1p(-std::exp(log_q));
+        const double high = std::max(rest, log_q + w), low = std::min(rest, log_q + w);
+        return high + std::log1p(std::exp(low - high));
+    }
+
     std::vector<double> from_conjunction(const Factor& f, const std::vector<std::vector<double>>& from, std::size_t d) const {
         double others = 0;  // log of the probability that all other literals hold
         for (std::size_t e = 0; e < from.size(); ++e)
             if (e != d) others += log_share(f, from, e);
         const double w = f.weight / f.share, q = std::exp(others);
-        double gain;  // log(1 + (exp(w) - 1) q)
-        if (o_.maximum) {
-            gain = w > 0 ? std::max(0.0, w + others) : (q < 1 ? 0.0 : w);
-        } else {
-            gain = w > 30 ? std::max(w + others, 0.0) + std::log1p(std::exp(-std::fabs(w + others))) : std::log1p(std::expm1(w) * q);
-        }
+        const double gain = !o_.maximum ? lifted(w, others) : w > 0 ? std::max(0.0, w + others) : q < 1 ? 0.0 : w;
         std::vector<double> out;
         for (const std::uint8_t yes : f.holds[d]) out.push_back(yes ? gain : 0.0);
         return out;
@@ -312,7 +316,7 @@ private:
                 double all = 0, z = 0, expected = 0;
                 for (std::size_t d = 0; d < from.size(); ++d) all += log_share(f, from, d);
                 const double w = f.weight / f.share;
-                const double lift = w > 30 ? std::log1p(std::exp(std::min(700.0, w + all))) : std::log1p(std::expm1(w) * std::exp(all));
+                const double lift = lifted(w, std::min(0.0, all));
                 const double yes = std::exp(std::min(0.0, w + all - lift));
                 for (std::size_t d = 0; d < from.size(); ++d) {
                     const auto message = from_conjunction(f, from, d);

@@ -102,10 +102,9 @@ struct Greedy {
     bool shuffle;
     std::uint64_t seed;
     std::vector<double> score;
-    std::vector<std::uint8_t> gone;
 
     Greedy(const Model& m, const Graph& g, bool least_fill, bool random_ties, std::uint64_t s)
-        : model(m), graph(g), fill(least_fill), shuffle(random_ties), seed(s), score(m.n_variables()), gone(m.n_variables()) {}
+        : model(m), graph(g), fill(least_fill), shuffle(random_ties), seed(s), score(m.n_variables()) {}
 
     double weight(std::int32_t v) const {
         double cells = model.n_states[v];
@@ -214,7 +213,7 @@ std::vector<Component> components_of(const Model& model, double max_cells, int t
 namespace {
 
 constexpr std::int64_t LONG = 6;    // literals of a conjunction that may be taken apart
-constexpr double NEVER = -1e5;      // the weight of what cannot be
+constexpr std::int64_t FEW_LONG = 64;  // with more of them, a further variable for each costs more than it saves
 constexpr double CHEAP = 1 << 14;   // cells for which no other way is looked for
 
 double total_cells(const std::vector<Component>& parts) {
@@ -225,6 +224,8 @@ double total_cells(const std::vector<Component>& parts) {
 
 Model taken_apart(const Model& given) {
     Model out;
+    double never = -1e4;  // the weight of what cannot be: worse than all other features together
+    for (const double w : given.weights) never -= 4 * std::fabs(w);
     out.n_states = given.n_states;
     std::vector<std::int64_t> apart;
     for (std::int64_t j = 0; j < given.n_features(); ++j)
@@ -257,9 +258,9 @@ Model taken_apart(const Model& given) {
         const std::int64_t length = given.start[apart[a] + 1] - given.start[apart[a]];
         for (std::int64_t k = 0; k < length; ++k) {
             const std::int32_t literal = renumbered(given.literals[given.start[apart[a]] + k]);
-            add({literal, first + 1 + std::int32_t(k)}, NEVER);  // it is said to fail
-            add({negated(literal), first}, NEVER);               // it is said to hold
-            for (std::int64_t later = k + 1; later < length; ++later) add({negated(literal), first + 1 + std::int32_t(later)}, NEVER);
+            add({literal, first + 1 + std::int32_t(k)}, never);  // it is said to fail
+            add({negated(literal), first}, never);               // it is said to hold
+            for (std::int64_t later = k + 1; later < length; ++later) add({negated(literal), first + 1 + std::int32_t(later)}, never);
         }
     }
     return out;
@@ -270,9 +271,9 @@ Model taken_apart(const Model& given) {
 Elimination planned(const Model& model, double max_cells, int tries, std::uint64_t seed) {
     Elimination plain{model, components_of(model, max_cells, tries, seed)};
     const double cost = total_cells(plain.parts);
-    bool any = false;
-    for (std::int64_t j = 0; j < model.n_features() && !any; ++j) any = model.start[j + 1] - model.start[j] >= LONG;
-    if (tries < 2 || !any || cost <= CHEAP) return plain;
+    std::int64_t n_long = 0;
+    for (std::int64_t j = 0; j < model.n_features(); ++j) n_long += model.start[j + 1] - model.start[j] >= LONG;
+    if (tries < 2 || n_long == 0 || n_long > FEW_LONG || cost <= CHEAP) return plain;
     Elimination other;
     other.model = taken_apart(model);
     other.parts = components_of(other.model, std::min(max_cells, cost), tries, seed);

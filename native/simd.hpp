@@ -1,5 +1,5 @@
 // Eight values at a time, in the compilers' own vector types (GCC and Clang), so that one source serves every machine.
-// Included by pll_kernels.cpp alone; everything here has internal linkage.
+// Included by the kernels that are compiled per instruction set; everything here has internal linkage.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -14,7 +14,7 @@ from undirected.inference import belief_propagation, enumeration, gibbs, junctio
 from undirected.inference import mean_field as mean_field_engine
 from undirected.inference.answer import Answer, by_name
 from undirected.inference.evidence import Evidence
-from undirected.inference.problem import CELLS_PER_SECOND, Parts, Problem
+from undirected.inference.problem import CELLS_PER_SECOND, Parts, Problem, counted
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -159,5 +159,7 @@ def _auto(problem: Problem, wanted: list[int], sampling: dict[str, Any]) -> Answ
 def _why_sampled(parts: Parts, needed: Array, hard: bool) -> str:
     worst = needed[~parts.solvable[needed].astype(bool)]
     size = int(np.isin(parts.of, worst).sum())
-    text = f"{size} variables hang together too densely to be summed out (a clique of more than {parts.largest[worst].max():,.0f} cells)"
+    text = (
+        f"{size} variables hang together too densely to be summed out (a clique of more than {counted(parts.largest[worst].max())} cells)"
+    )
     return text + ("; infinite weights ask for MC-SAT." if hard else ".")

@@ -38,8 +38,13 @@ class Parts:
             return "every state is known"
         k = int(np.argmax(self.cells))
         n = len(self.cells)
-        size = f"{int(self.width[k]) + 1} variables and {self.largest[k]:,.0f} cells"
+        size = f"{int(self.width[k]) + 1} variables and {counted(self.largest[k])} cells"
         return f"{n} separate part{'s' if n > 1 else ''}, the largest clique of {size}"
+
+
+def counted(n: float) -> str:
+    """A number of cells, in words' length."""
+    return f"{n:,.0f}" if n < 1e9 else f"{n:.0e}"
 
 
 class Problem:
