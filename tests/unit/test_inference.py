@@ -237,6 +237,100 @@ def test_infinite_weights_are_constraints():
     assert required.log_likelihood(rows) == pytest.approx(-np.log(2), abs=1e-6)
 
 
+def test_rules_elsewhere_do_not_disturb():
+    domain = Domain.from_sizes([2, 2, 2])
+    network = MarkovNetwork(FeatureSet.from_texts(["v0=0", "v1=1 & v2=1"], domain), [-np.inf, 1.0])
+    assert network.query(variables=["v1"])["v1"] == pytest.approx(network.query()["v1"])
+    dense = ferromagnet(40, 0.02)
+    both = MarkovNetwork(
+        FeatureSet.from_lists([*dense.features, [81]], Domain.from_sizes([2] * 41)), np.concatenate([dense.weights, [np.inf]])
+    )
+    assert both.query(precision=0.05).method == "junction-tree and gibbs"  # the rule is in another part
+    assert both.query(variables=["v0"], precision=0.05).method == "gibbs"
+
+
+def test_impossible_evidence_is_noticed_by_every_question():
+    domain = Domain.from_sizes([2, 2])
+    network = MarkovNetwork(FeatureSet.from_texts(["v0=1 & v1=0", "v0=1 & v1=1"], domain), [-np.inf, -np.inf])
+    evidence = {"v0": "1"}
+    for ask in (
+        lambda: network.sample(3, evidence),
+        lambda: network.expectations(evidence),
+        lambda: network.log_partition(evidence, method="ais"),
+        lambda: network.query(evidence, method="gibbs"),
+        lambda: network.query(evidence, method="bp"),
+        lambda: network.map_state(evidence, method="icm"),
+        lambda: network.predict_proba(Dataset(domain, np.array([[1, -1]])), "v1"),
+        lambda: network.impute(Dataset(domain, np.array([[1, -1]])), "sample"),
+    ):
+        with pytest.raises(ImpossibleEvidence):
+            ask()
+    assert len(MarkovNetwork(FeatureSet.from_texts(["v0=1 & v1=1"], domain), [-np.inf]).map_state(k=4)) == 3
+
+
+def test_annealing_under_many_rules():
+    domain = Domain.from_sizes([2] * 110)
+    rows = [*([2 * v + 1] for v in range(100)), *([2 * v + 1] for v in range(100, 110))]
+    network = MarkovNetwork(FeatureSet.from_lists(rows, domain), [np.inf] * 100 + [0.5] * 10)
+    found = network.log_partition(method="ais", chains=256, steps=200)
+    assert found.value == pytest.approx(10 * np.log1p(np.exp(0.5)), abs=5 * found.standard_error)
+    assert found.standard_error < 0.3
+
+
+def test_long_conjunctions_of_large_weight_in_belief_propagation():
+    domain = Domain.from_sizes([2] * 12)
+    rows = [*([2 * v + 1] for v in range(12)), [2 * v + 1 for v in range(12)]]
+    for single, together in ((2.0, -50.0), (-3.0, 1000.0), (0.5, 40.0)):
+        network = MarkovNetwork(FeatureSet.from_lists(rows, domain), [single] * 12 + [together])
+        truth = exact(network)
+        for method in ("bp", "trw"):
+            answer = network.query(method=method)
+            assert answer.converged
+            assert answer["v0"]["1"] == pytest.approx(truth[1], abs=1e-6)
+            assert network.log_partition(method=method).value == pytest.approx(network.log_partition().value, abs=1e-5)
+
+
+def test_many_long_conjunctions_are_planned_and_sampled():
+    network = datasets.random_conjunctions(200, 2000, max_length=8, scale=0.2, seed=1)
+    answer = network.query(precision=0.02, time_budget=2.0)
+    assert answer.method.endswith("gibbs")
+    early = network.query(precision=1e-5, time_budget=0.2)
+    assert early.stopped_by == "time"
+    assert "time budget" in str(early)
+
+
+def test_excluded_states_are_never_drawn():
+    domain = Domain.from_sizes([3, 3])
+    network = MarkovNetwork(FeatureSet.from_texts(["v0=1 & v1=1"], domain), [1.0])
+    problem = Problem(network, {"v0": ["0", "1"], "v1": ["1", "2"]})
+    sampler = gibbs.make_sampler(problem, problem.random_states(6400, np.random.default_rng(0)))
+    for _ in range(100):
+        sampler.run(5, None, None, False, False, False, 2)
+        states = sampler.states()
+        assert (states[:, 0] != 2).all()
+        assert (states[:, 1] != 0).all()
+
+
+def test_imputations_of_different_seeds_are_independent(survey):
+    table = Dataset(survey.domain, np.tile([[-1, -1, -1, -1]], (60, 1)))
+    a, b = (survey.impute(table, "sample", seed=seed).codes for seed in (0, 1))
+    assert not (a[1:] == b[:-1]).all()
+    assert not (a == b).all()
+
+
+def test_the_error_of_cmll_counts_rows_that_share_their_chains():
+    """All rows have the same evidence, none, so that they err together. 20 z-scores with one degree of freedom each are wild, so only
+    their median is looked at: reported errors are about the actual ones, not a tenth of them."""
+    network = ferromagnet(10, 0.15)
+    table = network.sample(500, seed=1)
+    truth = cmll(network, table, groups=1, method="exact").value
+    z = []
+    for seed in range(20):
+        found = cmll(network, table, groups=1, seed=seed, method="gibbs", burn_in=20, sweeps=100)
+        z.append(abs(found.value - truth) / found.standard_error)
+    assert np.median(z) < 3
+
+
 # samplers by z-scores. Chains are independent, so z follows Student's t with the number of chains less one degrees of freedom.
 
 

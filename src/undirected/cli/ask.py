@@ -33,7 +33,7 @@ def read_given(network: MarkovNetwork, evidence: tuple[str, ...], soft: tuple[st
     """The two kinds of evidence together."""
     import numpy as np
 
-    from undirected.inference.evidence import read_evidence, take
+    from undirected.inference.evidence import check_left, read_evidence, take
 
     given = read_evidence(network.domain, list(evidence))
     for text in soft:
@@ -43,6 +43,7 @@ def read_given(network: MarkovNetwork, evidence: tuple[str, ...], soft: tuple[st
         except ValueError:
             raise click.UsageError(f"--soft {text!r}: write it like test=0.2,0.9, one number a state") from None
         take(network.domain, given, network.domain.index(name.strip()), values)
+    check_left(network.domain, given)
     return given
 
 
@@ -83,7 +84,9 @@ def query(
     )  # fmt: skip
     limit = 40 if wanted is None and sys.stdout.isatty() else None
     common.emit(answer.to_dict(), as_json, answer.to_text(limit=limit))
-    return common.EXIT_EARLY if answer.mixed is False or not answer.converged else 0
+    if answer.stopped_by == "interrupt":
+        return common.EXIT_INTERRUPTED
+    return 0 if answer.stopped_by is None and answer.mixed is not False and answer.converged else common.EXIT_EARLY
 
 
 @click.command("map", epilog="\b\nExample:\n  undirected map net.json -e smoker=yes --best 3")
@@ -179,7 +182,7 @@ def impute(
     from undirected.data.readers import read_raw
     from undirected.inference.completion import fill_raw
 
-    _check_output(output)
+    _check_output(output, (".csv",))
     model = formats.load(network)
     text, cells = fill_raw(model, read_raw(data), method, seed=seed, threads=threads, memory=memory)
     common.remark(f"filled {cells:,} missing cells", quiet)
@@ -229,18 +232,18 @@ def explain(
     allowed = read_evidence(model.domain, list(evidence)).allowed
     for v in range(len(model.domain)):
         left = np.flatnonzero(allowed[model.domain.base[v] : model.domain.base[v + 1]])
-        if len(left) == 1 and model.domain.n_states[v] > 1:
+        if len(left) == 1:
             codes[v] = left[0]
     found = model.explain(variable, codes, state, against)
     common.emit(found.to_dict(), as_json, found.to_text(top))
 
 
-def _check_output(output: str | None) -> None:
+def _check_output(output: str | None, suffixes: tuple[str, ...] = (".csv", ".data")) -> None:
     from undirected.data.files import check_writable
 
     if output is not None:
-        if not output.endswith((".csv", ".data")):
-            raise click.UsageError(f"-o {output}: rows are written as .csv or .data")
+        if not output.endswith(suffixes):
+            raise click.UsageError(f"-o {output}: rows are written as {' or '.join(suffixes)}")
         check_writable(output)
 
 

@@ -77,10 +77,21 @@ class Job:
 
 def run(job: Job) -> dict[str, Any]:
     """Tune on the training and validation rows, score the test rows once; a cell that lacks its CMLL only is not tuned again."""
-    row = tuned_before(job) or tune(job)
+    row = tuned_before(job)
+    if row is None:
+        row = tune(job)
+        keep(job, row)
     if not scored(job, row):
-        row.update(conditional_scores(job))
+        try:
+            row.update(conditional_scores(job))
+        except (UndirectedError, MemoryError) as error:  # what was tuned is not lost
+            row["cmll_error"] = str(error) or type(error).__name__
     return row
+
+
+def keep(job: Job, row: dict[str, Any]) -> None:
+    """Write the row with what it was made of."""
+    write_whole(job.row_file, json.dumps({"identity": job.identity(), "row": row}, indent=1) + "\n")
 
 
 def scored(job: Job, row: dict[str, Any]) -> bool:
@@ -189,7 +200,7 @@ def main() -> int:
         row = job.failure(str(error))
     except MemoryError:
         row = job.failure("out of memory; give the learner a smaller `memory` (--memory), or use fewer --jobs")
-    write_whole(job.row_file, json.dumps({"identity": job.identity(), "row": row}, indent=1) + "\n")
+    keep(job, row)
     return 0
 
 

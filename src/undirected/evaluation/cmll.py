@@ -105,25 +105,26 @@ def cmll(
         raise DataError(f"{table.source}: no row has a weight above zero")
     problem = Problem(network, None, memory, threads, seed)
     base = network.domain.base
-    total, low, high = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
+    weights = rows.weights / rows.total_weight
+    total, variance = np.zeros(len(rows)), 0.0
     exact, distinct = [], []
     parts = groups_of(len(network.domain), groups, seed, split)
     for g, hidden in enumerate(parts):
         codes = rows.codes.astype(np.int16)
         codes[:, hidden] = -1
         told = None if progress is None else (lambda done, n, g=g: progress(g * n + done, len(parts) * n))
+        problem = problem.under(problem.given.allowed, seed * len(parts) + g)
         found = row_marginals(problem, of_codes(network.domain, codes), method=method, burn_in=burn_in, sweeps=sweeps, progress=told)
-        at = base[hidden][None, :] + rows.codes[:, hidden]
-        for out, p in ((total, found.marginals), (low, found.halves[0]), (high, found.halves[1])):
-            with np.errstate(divide="ignore"):
-                out += np.log(np.maximum(np.take_along_axis(p, at.astype(np.int64), axis=1), 1e-300)).sum(axis=1)
-        exact.append(np.average(found.exact, weights=rows.weights))
-        distinct.append(found.n_distinct / len(table))
-    weights = rows.weights / rows.total_weight
+        at = (base[hidden][None, :] + rows.codes[:, hidden]).astype(np.int64)
+        scores = [np.log(np.maximum(p[found.place[:, None], at], 1e-300)).sum(axis=1) for p in (found.marginals, *found.halves)]
+        total += scores[0]
+        # Rows with equal evidence share their chains, so their errors add up before they are squared.
+        variance += float((np.bincount(found.place, weights=weights * (scores[2] - scores[1]) / 2) ** 2).sum())
+        exact.append(np.average(found.exact[found.place], weights=rows.weights))
+        distinct.append(len(found.exact) / len(table))
     value = float(weights @ total)
-    error = float(np.sqrt((weights**2) @ ((high - low) / 2) ** 2))
     shares = float(np.mean(exact)), float(np.mean(distinct))
-    return CMLL(value, value / len(network.domain), error, *shares, len(table), total[_places(table)])
+    return CMLL(value, value / len(network.domain), float(np.sqrt(variance)), *shares, len(table), total[_places(table)])
 
 
 def _places(table: Any) -> Array:

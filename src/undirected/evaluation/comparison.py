@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from undirected.data.files import check_writable
 from undirected.data.readers import SPLITS, read_data
@@ -20,9 +20,6 @@ from undirected.kernels import default_threads
 from undirected.structure.learner import Learner
 from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
 from undirected.weights.tuning import check_grid
-
-if TYPE_CHECKING:
-    pass
 
 VALID_SHARE, TEST_SHARE = 0.1, 0.15  # of a table that comes without splits, as in the papers
 

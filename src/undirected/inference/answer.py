@@ -31,6 +31,8 @@ class Answer:
         Whether the chains agree; None where nothing was sampled.
     converged : bool
         Whether an iterative approximation came to rest.
+    stopped_by : str or None
+        ``time`` or ``interrupt`` if sampling ended before the precision was reached.
     seconds : float
     why : str
         Why this method, in a sentence.
@@ -47,6 +49,7 @@ class Answer:
     why: str
     diagnostics: dict[str, Any]
     converged: bool = True
+    stopped_by: str | None = None
 
     def __getitem__(self, variable: str) -> dict[str, float]:
         return self.marginals[variable]
@@ -65,10 +68,10 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         """The fields under the names of the command line's ``--json``."""
         errors = {v: {s: None if np.isnan(e) else e for s, e in states.items()} for v, states in self.standard_errors.items()}
-        return {
-            "marginals": self.marginals, "standard_errors": errors, "method": self.method, "exact": self.exact, "mixed": self.mixed,
-            "converged": self.converged, "seconds": self.seconds, "why": self.why, "diagnostics": self.diagnostics,
-        }  # fmt: skip
+        plain = {
+            name: getattr(self, name) for name in ("method", "exact", "mixed", "converged", "stopped_by", "seconds", "why", "diagnostics")
+        }
+        return {"marginals": self.marginals, "standard_errors": errors, **plain}
 
     def to_frame(self) -> Any:
         """A pandas frame with a row per state (needs pandas)."""
@@ -93,6 +96,8 @@ class Answer:
             trust = "an approximation of unknown error"
         else:
             trust = f"standard errors up to {self.largest_error:.2g}"
+        if self.stopped_by is not None:
+            trust += {"time": " (the time budget ended before the precision)", "interrupt": " (interrupted)"}[self.stopped_by]
         return f"{self.method}: {trust}; {self.seconds:.2g} s. {self.why}"
 
     def to_text(self, bars: bool = True, limit: int | None = None) -> str:

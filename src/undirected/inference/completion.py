@@ -35,7 +35,7 @@ def sample(
     if n < 1:
         raise DataError(f"n={n}: at least one sample")
     problem = Problem(network, evidence, memory, threads, seed)
-    junction_tree.marginals(problem, 1.0)  # tells impossible evidence where that is cheap
+    problem.check_feasible()
     states = junction_tree.draw(problem, n).copy()
     open_ones = (states < 0).any(axis=0)
     how = "exact samples"
@@ -87,11 +87,11 @@ def impute(
         elif method == "sample":
             codes[rows] = _drawn(problem, marks)
         else:
-            p = row_marginals(problem, marks).marginals
+            found = row_marginals(problem, marks)
             for v in range(len(network.domain)):
                 gaps = codes[rows, v] < 0
-                best = np.argmax(p[:, network.domain.base[v] : network.domain.base[v + 1]], axis=1)
-                codes[rows[gaps], v] = best[gaps]
+                best = np.argmax(found.marginals[:, network.domain.base[v] : network.domain.base[v + 1]], axis=1)
+                codes[rows[gaps], v] = best[found.place[gaps]]
     return Dataset(network.domain, codes, table.weights, f"{table.source}, completed", table.lines)
 
 
@@ -122,7 +122,8 @@ def fill_raw(network: MarkovNetwork, raw: RawTable, method: str = "map", **optio
 def _drawn(problem: Problem, marks: Array) -> Array:
     out = np.empty((len(marks), len(problem.domain)), dtype=np.int16)
     for r, row in enumerate(marks):
-        single = problem.under(row, problem.seed + r)
+        single = problem.under(row, int(np.random.SeedSequence((problem.seed, r)).generate_state(1)[0]))
+        single.check_feasible()
         states = junction_tree.draw(single, 1)[0].copy()
         if (states < 0).any():
             states[states < 0] = gibbs.samples(single, 4)[0][states < 0]
@@ -139,4 +140,4 @@ def predict_proba(
     codes[:, v] = -1
     problem = Problem(network, None, memory, threads, seed)
     found = row_marginals(problem, of_codes(network.domain, codes))
-    return np.asarray(found.marginals[:, network.domain.base[v] : network.domain.base[v + 1]])
+    return np.asarray(found.marginals[:, network.domain.base[v] : network.domain.base[v + 1]][found.place])

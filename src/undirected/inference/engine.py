@@ -50,7 +50,10 @@ def query(
     check_method(method, METHODS)
     if not precision > 0:
         raise ParameterError(f"precision={precision}: a standard error above zero")
+    if scan not in gibbs.SCANS:
+        raise ParameterError(f"scan={scan!r} is not known; choose one of {', '.join(gibbs.SCANS)}")
     problem = Problem(network, evidence, memory, threads, seed)
+    problem.check_feasible()
     wanted = _wanted(problem, variables)
     rows = None if data is None else read_data(data, domain=network.domain).codes
     sampling: dict[str, Any] = {"precision": precision, "time_budget": time_budget, "chains": chains}
@@ -124,7 +127,10 @@ def _sampled(problem: Problem, wanted: list[int], method: str, options: dict[str
     p[known], errors[known] = problem.given.allowed[known], 0.0
     errors[~found.diagnosis.agree] = np.nan
     errors[known] = 0.0
-    return _answer(problem, wanted, p, errors, method=method, exact=False, mixed=found.mixed, why=why, diagnostics=found.figures(literals))
+    return _answer(
+        problem, wanted, p, errors, method=method, exact=False, mixed=found.mixed, why=why, diagnostics=found.figures(literals),
+        stopped_by=found.stopped_by,
+    )  # fmt: skip
 
 
 def _auto(problem: Problem, wanted: list[int], sampling: dict[str, Any]) -> Answer:
@@ -135,31 +141,29 @@ def _auto(problem: Problem, wanted: list[int], sampling: dict[str, Any]) -> Answ
     needed = np.unique(parts.of[wanted]) if len(wanted) else np.zeros(0, dtype=int)
     needed = needed[needed >= 0]
     aside = problem.frozen(np.flatnonzero((parts.of >= 0) & ~np.isin(parts.of, needed)))
-    solvable = parts.solvable.astype(bool)
     p, log_z = junction_tree.marginals(aside, limit)
-    if solvable[needed].all():
+    unsolved = np.isnan(np.add.reduceat(p, problem.domain.base[:-1])) if len(p) else np.zeros(0, dtype=bool)
+    if not unsolved[wanted].any():
         whole = len(needed) == len(parts.cells) and np.isfinite(log_z)
         figures = {"log_partition": log_z} if whole else {}
         why = f"Cheap enough to be exact: {parts.told()}."
         return _answer(problem, wanted, p, np.zeros(len(p)), method="junction-tree", exact=True, mixed=None, why=why, diagnostics=figures)
-    hard = np.isfinite(problem.hard)
+    ruled = np.isinf(problem.network.weights)[problem.network.features.owner]
+    hard = bool(unsolved[problem.network.features.variables[ruled]].any())  # a rule among what is to be sampled
     method = "mcsat" if hard else "gibbs"
-    easy = np.flatnonzero((parts.of >= 0) & np.isin(parts.of, np.flatnonzero(solvable)))
-    rest = aside.frozen(easy)
+    rest = aside.frozen(np.setdiff1d(aside.open_variables(), np.flatnonzero(unsolved)))
     options = sampling if method == "gibbs" else {k: v for k, v in sampling.items() if k not in ("scan", "data")}
     found = _sampled(rest, wanted, method, options, _why_sampled(parts, needed, hard))
-    exact_ones = [v for v in wanted if v in set(easy.tolist())]
+    exact_ones = [v for v in wanted if not unsolved[v]]
     found.marginals |= by_name(problem.domain, p, exact_ones)
     found.standard_errors |= by_name(problem.domain, np.zeros(len(p)), exact_ones)
-    if exact_ones:
+    if len(np.intersect1d(exact_ones, problem.open_variables())):
         found.method = f"junction-tree and {method}"
     return found
 
 
 def _why_sampled(parts: Parts, needed: Array, hard: bool) -> str:
-    worst = needed[~parts.solvable[needed].astype(bool)]
-    size = int(np.isin(parts.of, worst).sum())
-    text = (
-        f"{size} variables hang together too densely to be summed out (a clique of more than {counted(parts.largest[worst].max())} cells)"
-    )
+    worst = needed[np.argmax(parts.cells[needed])]
+    size = int((parts.of == worst).sum())
+    text = f"{size} variables hang together too densely to be summed out (a clique of {counted(parts.largest[worst])} cells or more)"
     return text + ("; infinite weights ask for MC-SAT." if hard else ".")

@@ -46,10 +46,15 @@ def read_evidence(domain: Domain, evidence: Evidence | Given) -> Given:
     else:
         for text in evidence:
             _take_text(domain, given, text)
+    check_left(domain, given)
+    return given
+
+
+def check_left(domain: Domain, given: Given) -> None:
+    """Raises if a variable has no state left."""
     for v, variable in enumerate(domain.variables):
         if not given.allowed[domain.base[v] : domain.base[v + 1]].any():
             raise ImpossibleEvidence(f"the evidence leaves no state of {variable.name!r}; it has {', '.join(variable.states[:8])}")
-    return given
 
 
 def _take_text(domain: Domain, given: Given, text: str) -> None:
@@ -96,7 +101,12 @@ def take(domain: Domain, given: Given, v: int, value: Any) -> None:
     if isinstance(value, Mapping):
         values = np.zeros(k)
         for state, likelihood in value.items():
-            values[state_code(variable, state)] = likelihood
+            try:
+                values[state_code(variable, state)] = float(likelihood)
+            except (TypeError, ValueError):
+                if not isinstance(likelihood, int | float):
+                    raise DataError(f"the likelihood of {variable.name}={state} is {likelihood!r}, which is not a number") from None
+                raise
         value = values
     if isinstance(value, np.ndarray) and value.ndim:
         if value.shape != (k,) or not np.isfinite(value).all() or (value < 0).any():

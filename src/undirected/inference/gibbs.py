@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from undirected.errors import ParameterError
-from undirected.inference.diagnostics import Diagnosis, diagnose
+from undirected.inference.diagnostics import ROUNDING, Diagnosis, diagnose
 from undirected.inference.problem import Problem
 from undirected.kernels import backend
 from undirected.kernels.types import Array
@@ -28,7 +28,7 @@ class Sampled:
     mixed: bool
     chains: int
     sweeps: int
-    interrupted: bool = False
+    stopped_by: str | None = None
 
     def figures(self, literals: Array) -> dict[str, Any]:
         """Diagnostics over the literals asked for."""
@@ -93,34 +93,42 @@ def marginals(
     chains = chains or _affordable(problem, time_budget)
     if chains < 4:
         raise ParameterError(f"chains={chains}: at least 4, so that they can be compared")
-    began = time.monotonic()
+    deadline = np.inf if time_budget is None else time.monotonic() + time_budget
     states, kinds = starts(problem, chains, data)
     sampler = make_sampler(problem, states, scan)
-    threads = problem.threads
     done, before, found = 0, None, None
-    interrupted = False
+    stopped_by: str | None = None
     try:
-        sampler.run(FIRST_SWEEPS, None, None, False, False, False, threads)
-        done = FIRST_SWEEPS
+        done = _run(sampler, FIRST_SWEEPS, False, problem.threads, deadline - (time_budget or 0) / 2)
         while True:
             sampler.reset()
-            length = done
-            sampler.run(length, None, None, True, False, False, threads)
+            length = _run(sampler, max(done, 2), True, problem.threads, deadline)
             done += length
             found = diagnose(sampler.sums().astype(float), sampler.squares().astype(float), length, kinds, before)
             before = found.mean
-            good = found.agree[literals].all()
-            if good and (found.standard_error[literals] <= precision).all():
+            if found.agree[literals].all() and (found.standard_error[literals] <= max(precision, ROUNDING)).all():
                 break
-            spent = time.monotonic() - began
-            if done * 2 > max_sweeps or (time_budget is not None and spent * 2.2 > time_budget):
+            if time.monotonic() > deadline or done * 2 > max_sweeps:
+                stopped_by = "time"
                 break
     except KeyboardInterrupt:
-        interrupted = True
         if found is None:
             raise
-    assert found is not None
-    return Sampled(found, bool(found.agree[literals].all()), chains, done, interrupted)
+        stopped_by = "interrupt"
+    return Sampled(found, bool(found.agree[literals].all()), chains, done, stopped_by)
+
+
+def _run(sampler: Any, n_sweeps: int, collect: bool, threads: int, deadline: float) -> int:
+    """Up to so many sweeps, looking at the clock in between; at least two."""
+    done, length = 0, 2
+    while done < n_sweeps and (done < 2 or time.monotonic() < deadline):
+        length = min(length, n_sweeps - done)
+        began = time.monotonic()
+        sampler.run(length, None, None, collect, False, False, threads)
+        done += length
+        if time.monotonic() - began < 0.1:
+            length *= 2
+    return done
 
 
 def samples(problem: Problem, n: int, *, sweeps: int = 500, scan: str = "systematic", data: Array | None = None) -> Array:

@@ -21,6 +21,7 @@ def marginals(problem: Problem, max_cells: float | None = None) -> tuple[Array, 
 def expectations(problem: Problem) -> Array:
     """The probability of each feature of the network."""
     problem.require_exact("exact inference")
+    problem.check_feasible(problem.max_cells)
     found = problem.model.expectations(problem.evidence, problem.max_cells, TRIES, problem.seed)
     return np.asarray(found[: len(problem.network.features)])
 

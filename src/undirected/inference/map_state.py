@@ -91,6 +91,8 @@ def map_state(
         codes, scores = climbed(problem, k, method, sweeps)
     scores = scores + problem.constant
     problem.check_possible(float(scores[0]))
+    possible = scores > -problem.hard / 2  # of the k best, states that break a rule are none
+    codes, scores = codes[possible], scores[possible]
     states = [dict(zip(network.domain.names, named(problem, row), strict=True)) for row in codes]
     return BestStates(states, scores.tolist(), method, exact, time.monotonic() - began, why)
 

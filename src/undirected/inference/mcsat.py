@@ -19,7 +19,7 @@ from undirected.inference.problem import Problem
 from undirected.kernels.types import Array
 
 CHAINS = 64
-FIRST_SAMPLES = 128
+FIRST_SAMPLES = 32
 
 
 def marginals(
@@ -36,18 +36,24 @@ def marginals(
     began = time.monotonic()
     length = FIRST_SAMPLES
     hard = problem.hard if np.isfinite(problem.hard) else 1e300
-    while True:
-        burn = length // 4
-        sums, states, failed, feasible = problem.model.mcsat(problem.evidence, chains, burn, length, hard, problem.seed, problem.threads)
-        if not feasible.all():
-            raise ImpossibleEvidence("no state was found that meets the evidence and all infinite weights; drop part of the evidence")
-        found = diagnose(np.asarray(sums), np.asarray(sums), length)  # of zeros and ones the squares are the values
-        good = bool(found.agree[literals].all())
-        spent = time.monotonic() - began
-        if good and (found.standard_error[literals] <= precision).all():
-            break
-        if 2 * length > max_samples or (time_budget is not None and spent * 3.2 > time_budget):
-            break
-        length *= 2
-        del states, failed
-    return Sampled(found, good, chains, burn + length)
+    found, good, done = None, False, 0
+    stopped_by: str | None = None
+    try:
+        while True:
+            burn = length // 4
+            sums, _, _, feasible = problem.model.mcsat(problem.evidence, chains, burn, length, hard, problem.seed, problem.threads)
+            if not feasible.all():
+                raise ImpossibleEvidence("no state was found that meets the evidence and all infinite weights; drop part of the evidence")
+            found = diagnose(np.asarray(sums), np.asarray(sums), length)  # of zeros and ones the squares are the values
+            good, done = bool(found.agree[literals].all()), burn + length
+            if good and (found.standard_error[literals] <= precision).all():
+                break
+            if 2 * length > max_samples or (time_budget is not None and (time.monotonic() - began) * 3 > time_budget):
+                stopped_by = "time"
+                break
+            length *= 2
+    except KeyboardInterrupt:
+        if found is None:
+            raise
+        stopped_by = "interrupt"
+    return Sampled(found, good, chains, done, stopped_by)

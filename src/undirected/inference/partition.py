@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undirected.data.readers import read_data
+from undirected.errors import ParameterError
 from undirected.inference import belief_propagation, junction_tree
 from undirected.inference import mean_field as mean_field_engine
 from undirected.inference.engine import EXACT_SECONDS, check_method
@@ -73,7 +74,10 @@ def log_partition(
     """See `MarkovNetwork.log_partition`."""
     began = time.monotonic()
     check_method(method, METHODS)
+    if chains < 2 or steps < 1:
+        raise ParameterError(f"chains={chains}, steps={steps}: at least 2 and 1")
     problem = Problem(network, evidence, memory, threads, seed)
+    problem.check_feasible()
     if method in ("auto", "exact"):
         limit = problem.max_cells if method == "exact" else min(problem.max_cells, CELLS_PER_SECOND * EXACT_SECONDS)
         if method == "exact":

@@ -58,12 +58,16 @@ class Problem:
         self, network: MarkovNetwork, evidence: Evidence | Given = None, memory: int = MEMORY, threads: int | None = None, seed: int = 0
     ) -> None:
         self.network, self.domain = network, network.domain
+        if seed < 0:
+            raise ParameterError(f"seed={seed}: zero or more")
         self.given = read_evidence(network.domain, evidence)
         self.max_cells = memory / CELL_BYTES
         self.memory, self.threads, self.seed = memory, threads or default_threads(), seed
         features, weights = network.features, network.weights
         infinite = np.isinf(weights)
-        self.hard = HARD + 4 * float(np.abs(weights[~infinite]).sum()) if infinite.any() else np.inf
+        soft = float(np.abs(list(self.given.likelihood.values())).sum()) if self.given.likelihood else 0.0
+        total = HARD + 4 * (float(np.abs(weights[~infinite]).sum()) + soft)
+        self.hard = float(2 ** np.ceil(np.log2(total))) if infinite.any() else np.inf  # a power of two loses nothing in single precision
         weights = np.where(infinite, np.sign(weights) * self.hard, weights) if infinite.any() else weights
         self.constant = -self.hard * int((network.weights == np.inf).sum()) if infinite.any() else 0.0
         start, literals = features.start, features.literals
@@ -96,6 +100,13 @@ class Problem:
             )
         return parts
 
+    def check_feasible(self, max_cells: float = 1 << 20) -> None:
+        """Raises if no state meets the evidence and all infinite weights, as far as that can be told cheaply."""
+        if np.isfinite(self.hard):
+            best = float(self.model.maximise(self.evidence, min(max_cells, self.max_cells), 2, self.seed, 1)[1][0])
+            if np.isfinite(best):
+                self.check_possible(best + self.constant)
+
     def check_possible(self, log_z: float) -> None:
         """Raises if no state meets the evidence and all infinite weights."""
         if np.isfinite(self.hard) and log_z < -self.hard / 2:
@@ -110,11 +121,15 @@ class Problem:
         return other
 
     def frozen(self, variables: Array) -> Problem:
-        """The same with some variables (of parts that need no sampling) fixed at their first allowed state."""
+        """The same with some variables (of parts that need no sampling) fixed: at a best state where there are infinite weights to
+        keep, at their first allowed one otherwise."""
         allowed = self.given.allowed.copy()
+        best = np.full(len(self.domain), -1)
+        if np.isfinite(self.hard) and len(variables):
+            best = np.asarray(self.model.maximise(self.evidence, self.max_cells, 2, self.seed, 1)[0][0])
         for v in variables:
             mine = slice(int(self.domain.base[v]), int(self.domain.base[v + 1]))
-            first = int(np.argmax(allowed[mine]))
+            first = int(best[v]) if best[v] >= 0 else int(np.argmax(allowed[mine]))
             allowed[mine] = 0
             allowed[mine.start + first] = 1
         return self.under(allowed)

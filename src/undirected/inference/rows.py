@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from undirected.inference.problem import Problem
+from undirected.errors import ParameterError
+from undirected.inference.problem import TRIES, Problem
 from undirected.kernels import backend
 from undirected.kernels.types import Array
 
@@ -19,12 +20,13 @@ PRIOR = 0.01  # sweeps' worth of even odds, so that a state no chain has seen is
 
 @dataclass
 class RowMarginals:
-    """By row: marginals ``[rows][literals]``, the same from two halves of the chains (equal where exact), whether exact."""
+    """By distinct row of evidence: marginals ``[rows][literals]``, the same from two halves of the chains (equal where exact), whether
+    exact; ``place`` is where each given row is among the distinct ones."""
 
     marginals: Array
     halves: tuple[Array, Array]
     exact: Array
-    n_distinct: int
+    place: Array
 
 
 def row_marginals(
@@ -39,52 +41,61 @@ def row_marginals(
 ) -> RowMarginals:
     """Marginals under each row of evidence (marks by literal). ``method`` is ``auto``, ``exact`` or ``gibbs``."""
     packed = np.packbits(marks, axis=1)
-    _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    _, first, place = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     distinct = np.ascontiguousarray(marks[first])  # sorted, so that rows that are alike share a block of chains
     n, width = distinct.shape
     p = np.full((n, width), np.nan)
     if method != "gibbs":
-        limit = problem.max_cells if method == "exact" else min(exact_cells, problem.max_cells)
+        limit = problem.max_cells / problem.threads if method == "exact" else min(exact_cells, problem.max_cells / problem.threads)
+        tries = TRIES if method == "exact" else 1
         for rows in np.array_split(np.arange(n), max(1, -(-n * width * 8 // BATCH_BYTES))):
-            p[rows] = problem.model.solve(np.ascontiguousarray(distinct[rows]), limit, 1, problem.seed, problem.threads)[0]
+            p[rows], log_z = problem.model.solve(np.ascontiguousarray(distinct[rows]), limit, tries, problem.seed, problem.threads)
+            for value in log_z[np.isfinite(log_z)] if np.isfinite(problem.hard) else ():
+                problem.check_possible(float(value) + problem.constant)
             if progress is not None:
                 progress(int(rows[-1]) + 1 if len(rows) else 0, n)
         if method == "exact" and np.isnan(p).any():
-            problem.require_exact("exact inference")
-            raise AssertionError("a row was not solved although the whole network can be")
+            bad = int(np.isnan(p).any(axis=1).argmax())
+            problem.under(distinct[bad]).require_exact("exact inference")
+            raise ParameterError("exact inference for many rows at once does not fit into memory; use fewer threads or more memory")
     missing = np.isnan(p)
     exact = ~missing.any(axis=1)
-    a, b = p.copy(), p.copy()
     todo = np.flatnonzero(~exact)
-    for rows in np.array_split(todo, max(1, -(-len(todo) * width * 32 // BATCH_BYTES))):
+    a, b = (p.copy(), p.copy()) if len(todo) else (p, p)
+    for k, rows in enumerate(np.array_split(todo, max(1, -(-len(todo) * width * 32 // BATCH_BYTES)))):
         if len(rows):
-            low, high = _sampled(problem, distinct[rows], burn_in, sweeps)
+            low, high = _sampled(problem, distinct[rows], burn_in, sweeps, k)
             fill = missing[rows]
             a[rows] = np.where(fill, low, a[rows])
             b[rows] = np.where(fill, high, b[rows])
             p[rows] = np.where(fill, (low + high) / 2, p[rows])
         if progress is not None and len(rows):
             progress(int(exact.sum() + np.searchsorted(todo, rows[-1]) + 1), n)
-    inverse = inverse.ravel()
-    return RowMarginals(p[inverse], (a[inverse], b[inverse]), exact[inverse], n)
+    return RowMarginals(p, (a, b), exact, place.ravel())
 
 
-def _sampled(problem: Problem, marks: Array, burn_in: int, sweeps: int) -> tuple[Array, Array]:
+def _sampled(problem: Problem, marks: Array, burn_in: int, sweeps: int, batch: int) -> tuple[Array, Array]:
     """Two chains a row, each with half of the sweeps."""
     rows = np.repeat(np.arange(len(marks), dtype=np.int32), 2)
-    domain = problem.domain
-    rng = np.random.default_rng(problem.seed)
-    states = np.empty((len(rows), len(domain)), dtype=np.int16)
-    for v in range(len(domain)):
-        keys = rng.random((len(rows), int(domain.n_states[v])))
-        states[:, v] = np.argmax(np.where(marks[rows][:, domain.base[v] : domain.base[v + 1]] > 0, keys, -1.0), axis=1)
-    order = np.arange(len(domain), dtype=np.int32)
-    sampler = backend().module.Sampler(problem.model, np.ascontiguousarray(marks), rows, states, order, problem.seed)
+    seed = int(np.random.SeedSequence((problem.seed, batch)).generate_state(1)[0])
+    states = _random_states(problem, marks[rows], np.random.default_rng(seed))
+    order = np.arange(len(problem.domain), dtype=np.int32)
+    sampler = backend().module.Sampler(problem.model, np.ascontiguousarray(marks), rows, states, order, seed)
     half = max(1, sweeps // 2)
     warm = np.ones(burn_in, dtype=np.float32)
     warm[: burn_in // 2] = np.geomspace(WARMEST, 1, burn_in // 2)  # from random states: cooled down first, so that fewer get stuck
     sampler.run(burn_in, warm, None, False, False, False, problem.threads)
     sampler.run(half, None, None, True, False, False, problem.threads)
-    prior = PRIOR * marks[rows] / np.repeat(np.add.reduceat(marks[rows], domain.base[:-1], axis=1, dtype=float), domain.n_states, axis=1)
+    left = np.add.reduceat(marks, problem.domain.base[:-1], axis=1, dtype=float)
+    prior = np.repeat(PRIOR * marks / np.repeat(left, problem.domain.n_states, axis=1), 2, axis=0)
     p = (np.asarray(sampler.sums(), dtype=float) + prior) / (half + PRIOR)
     return p[0::2], p[1::2]
+
+
+def _random_states(problem: Problem, marks: Array, rng: np.random.Generator) -> Array:
+    domain = problem.domain
+    states = np.empty((len(marks), len(domain)), dtype=np.int16)
+    for v in range(len(domain)):
+        keys = rng.random((len(marks), int(domain.n_states[v])))
+        states[:, v] = np.argmax(np.where(marks[:, domain.base[v] : domain.base[v + 1]] > 0, keys, -1.0), axis=1)
+    return states

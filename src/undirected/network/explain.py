@@ -69,7 +69,7 @@ def explain(
     if len(states) < 2:
         raise DataError(f"variable {variable!r} has one state only, so there is nothing to explain")
     p = network.conditional(variable, row)
-    known = network.known_states(row)
+    known = {int(u): 0 for u in np.flatnonzero(domain.n_states == 1)} | network.known_states(row)
     chosen = state if state is not None else states[known[v]] if v in known else max(p, key=lambda s: p[s])
     a = domain[v].index(chosen)
     others = [s for s in states if s != chosen]

@@ -114,7 +114,7 @@ class MarkovNetwork:
         Variables that share no feature with the one asked for need not be given.
         """
         v = self.domain.index(variable)
-        known = self.known_states(row)
+        known = {int(u): 0 for u in np.flatnonzero(self.domain.n_states == 1)} | self.known_states(row)
         n, base = self.domain.n_literals, self.domain.base
         k = int(self.domain.n_states[v])
         scores = np.zeros(k)

@@ -63,5 +63,5 @@ def complete_lower(network: MarkovNetwork, images: Dataset, shape: tuple[int, in
     upper = rows // 2 * columns
     codes = images.codes.astype(np.int16)
     codes[:, upper:] = -1
-    found = row_marginals(Problem(network), of_codes(network.domain, codes)).marginals[:, 1::2]
-    return np.asarray(found.reshape(len(images), rows, columns))
+    found = row_marginals(Problem(network), of_codes(network.domain, codes))
+    return np.asarray(found.marginals[found.place][:, 1::2].reshape(len(images), rows, columns))
