@@ -27,7 +27,7 @@ def test_graph_draws_the_strongest_edges_with_their_signs(tmp_path):
 def test_pixels_show_images_above_probabilities(tmp_path):
     truth = datasets.grid_ising(4, 4, seed=1)
     figure = draw_pixels(truth, datasets.exact_sample(truth, 3), (4, 4))
-    assert len(figure.axes) == 1 + 2 * 3
+    assert len(figure.axes) == 1 + 3 * 3
     save_figure(figure, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
 
