@@ -191,9 +191,9 @@ public:
                         queue.emplace(waiting[other], -other);
                     }
             }
-            if (o_.damping > 0 && own * o_.damping / (1 - o_.damping) >= o_.tol / 10) {  // not yet where it wants to be
-                waiting[f] += own * o_.damping / (1 - o_.damping);
-            }
+            // Not yet where it wants to be: damped, or heard anew because only a share of its message entered the beliefs.
+            const double again = own * (o_.damping / (1 - o_.damping) + (1 - g_.factors[f].share));
+            if (again >= o_.tol / 10) waiting[f] += again;
             queue.emplace(waiting[f], -f);
         }
         out.residual = 0;
