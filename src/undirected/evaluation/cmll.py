@@ -17,7 +17,7 @@ from undirected.errors import DataError, ParameterError
 from undirected.inference.engine import check_method
 from undirected.inference.evidence import of_codes
 from undirected.inference.problem import Problem
-from undirected.inference.rows import row_marginals
+from undirected.inference.rows import batches, row_marginals
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY, MarkovNetwork
 
@@ -107,23 +107,25 @@ def cmll(
     base = network.domain.base
     weights = rows.weights / rows.total_weight
     total, variance = np.zeros(len(rows)), 0.0
-    exact, distinct = [], []
+    exact, distinct = 0.0, 0
     parts = groups_of(len(network.domain), groups, seed, split)
-    for g, hidden in enumerate(parts):
-        codes = rows.codes.astype(np.int16)
+    pieces = [(hidden, piece) for hidden in parts for piece in batches(len(rows), network.domain.n_literals)]
+    for k, (hidden, piece) in enumerate(pieces):
+        codes = rows.codes[piece].astype(np.int16)
+        at = (base[hidden][None, :] + codes[:, hidden]).astype(np.int64)
         codes[:, hidden] = -1
-        told = None if progress is None else (lambda done, n, g=g: progress(g * n + done, len(parts) * n))
-        problem = problem.under(problem.given.allowed, seed * len(parts) + g)
+        told = None if progress is None else (lambda done, n, k=k: progress(k * n + done, len(pieces) * n))
+        problem = problem.under(problem.given.allowed, seed * len(pieces) + k)
         found = row_marginals(problem, of_codes(network.domain, codes), method=method, burn_in=burn_in, sweeps=sweeps, progress=told)
-        at = (base[hidden][None, :] + rows.codes[:, hidden]).astype(np.int64)
         scores = [np.log(np.maximum(p[found.place[:, None], at], 1e-300)).sum(axis=1) for p in (found.marginals, *found.halves)]
-        total += scores[0]
+        total[piece] += scores[0]
         # Rows with equal evidence share their chains, so their errors add up before they are squared.
-        variance += float((np.bincount(found.place, weights=weights * (scores[2] - scores[1]) / 2) ** 2).sum())
-        exact.append(np.average(found.exact[found.place], weights=rows.weights))
-        distinct.append(len(found.exact) / len(table))
+        variance += float((np.bincount(found.place, weights=weights[piece] * (scores[2] - scores[1]) / 2) ** 2).sum())
+        exact += float(weights[piece] @ found.exact[found.place])
+        distinct += len(found.exact)
     value = float(weights @ total)
-    shares = float(np.mean(exact)), float(np.mean(distinct))
+    exact /= len(parts)
+    shares = 1.0 if exact > 1 - 1e-9 else exact, distinct / len(parts) / len(table)
     return CMLL(value, value / len(network.domain), float(np.sqrt(variance)), *shares, len(table), total[_places(table)])
 
 

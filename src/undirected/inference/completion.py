@@ -17,7 +17,7 @@ from undirected.inference.engine import check_method
 from undirected.inference.evidence import Evidence, of_codes
 from undirected.inference.map_state import best_rows
 from undirected.inference.problem import Problem
-from undirected.inference.rows import row_marginals
+from undirected.inference.rows import batches, row_marginals
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -139,5 +139,9 @@ def predict_proba(
     codes = partial_table(network, data, target).codes.astype(np.int16)
     codes[:, v] = -1
     problem = Problem(network, None, memory, threads, seed)
-    found = row_marginals(problem, of_codes(network.domain, codes))
-    return np.asarray(found.marginals[:, network.domain.base[v] : network.domain.base[v + 1]][found.place])
+    mine = slice(int(network.domain.base[v]), int(network.domain.base[v + 1]))
+    out = np.empty((len(codes), mine.stop - mine.start))
+    for piece in batches(len(codes), network.domain.n_literals):
+        found = row_marginals(problem, of_codes(network.domain, codes[piece]))
+        out[piece] = found.marginals[:, mine][found.place]
+    return out

@@ -14,8 +14,14 @@ from undirected.kernels.types import Array
 
 EXACT_CELLS = 1 << 14  # table cells a row may take: then elimination is cheaper than a thousand sweeps
 BATCH_BYTES = 64 << 20
+TABLE_BYTES = 512 << 20  # marginals held at a time
 WARMEST = 0.05  # inverse temperature at the start of burn-in
 PRIOR = 0.01  # sweeps' worth of even odds, so that a state no chain has seen is not impossible
+
+
+def batches(n: int, width: int) -> list[Array]:
+    """Row numbers in consecutive pieces, such that marginals of ``width`` literals for each of a piece's rows take bounded memory."""
+    return np.array_split(np.arange(n), max(1, -(-n * width * 40 // TABLE_BYTES)))
 
 
 @dataclass
