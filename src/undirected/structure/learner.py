@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from undirected.data.dataset import Dataset
@@ -50,6 +51,10 @@ class Proposal(NamedTuple):
     features: FeatureSet
     seconds: float | None = None
     complete: bool = True
+
+
+def _has_names(learner: Any) -> bool:
+    return hasattr(learner, "domain_") and bool(learner.domain_.named)
 
 
 class Learner(BaseEstimator):  # type: ignore[misc]
@@ -177,10 +182,12 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """The mean pseudo-log-likelihood of the rows; higher is better."""
         return self.network_.pll(self._test_table(X), self.threads)
 
+    @available_if(_has_names)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, target: str | None = None) -> Array:
-        """P(target = state | the other cells of the row), by row and state; the target is the last column if not named.
+        """P(target = state | the other cells of the row), by row and state; the target is the last column if not given.
 
-        Cells may be missing if ``missing`` is not ``error``, and the target's own cells are not looked at.
+        The target's own cells are not looked at. There once a network has been learned from a table with column names; without
+        them use ``network_.predict_proba``. (scikit-learn takes whatever has this method for a classifier with classes of its own.)
         """
         check_is_fitted(self, "network_")
         name = self.domain_.names[-1] if target is None else target
