@@ -69,7 +69,7 @@ struct PyModel {
                 cells.push_back(part.cells);
                 largest.push_back(part.largest);
                 width.push_back(part.width);
-                solvable.push_back(!part.order.empty() && part.order.size() == part.members.size());
+                solvable.push_back(part.solvable());
             }
         }
         return nb::make_tuple(owned(std::move(owner)), owned(std::move(cells)), owned(std::move(largest)), owned(std::move(width)), owned(std::move(solvable)));
@@ -89,7 +89,7 @@ struct PyModel {
                 const Elimination plan = planned(left.model, max_cells, tries, seed);
                 std::vector<double> mine(plan.model.n_literals(), UNKNOWN);
                 for (const Component& part : plan.parts) {
-                    if (part.order.size() != part.members.size()) {
+                    if (!part.solvable()) {
                         log_z[r] = UNKNOWN;
                         continue;
                     }
@@ -115,7 +115,7 @@ struct PyModel {
             const Elimination plan = planned(left.model, max_cells, tries, seed);
             std::vector<double> marginals(plan.model.n_literals()), mine(plan.model.n_features(), UNKNOWN);
             for (const Component& part : plan.parts) {
-                if (part.order.size() != part.members.size()) continue;
+                if (!part.solvable()) continue;
                 JunctionTree tree(plan.model, part);
                 tree.collect(false);
                 tree.distribute(marginals.data(), mine.data());
@@ -140,7 +140,7 @@ struct PyModel {
             for (std::int64_t i = 0; i < n_samples; ++i) std::copy(known.begin(), known.end(), out.begin() + i * std::int64_t(width));
             const Elimination plan = planned(left.model, max_cells, tries, seed);
             for (const Component& part : plan.parts) {
-                if (part.order.size() != part.members.size()) continue;
+                if (!part.solvable()) continue;
                 JunctionTree tree(plan.model, part);
                 tree.collect(false);
                 parallel_for((n_samples + 255) / 256, n_threads, [&](std::int64_t chunk) {
@@ -175,7 +175,7 @@ struct PyModel {
                 const Elimination plan = planned(left.model, max_cells, tries, seed);
                 std::vector<std::int32_t> mine(plan.model.n_variables());
                 for (const Component& part : plan.parts) {
-                    if (part.order.size() != part.members.size()) {
+                    if (!part.solvable()) {
                         score[r] = UNKNOWN;
                         continue;
                     }

@@ -223,7 +223,7 @@ private:
         bool all = true;
         for (const Component& part : components_of(left.model, o_.max_cells, 1, 0)) {
             bool found = true;
-            if (part.order.size() == part.members.size()) {
+            if (part.solvable()) {
                 JunctionTree tree(left.model, part);
                 found = tree.collect(false) > -RULE / 2;
                 tree.draw(random_.word(), 0, local.data());

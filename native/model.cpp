@@ -218,7 +218,7 @@ constexpr double CHEAP = 1 << 14;   // cells for which no other way is looked fo
 
 double total_cells(const std::vector<Component>& parts) {
     double sum = 0;
-    for (const Component& part : parts) sum += part.order.size() == part.members.size() ? part.cells : std::numeric_limits<double>::infinity();
+    for (const Component& part : parts) sum += part.solvable() ? part.cells : std::numeric_limits<double>::infinity();
     return sum;
 }
 

@@ -41,6 +41,8 @@ struct Component {
     double cells = 0;   // table cells of all cliques
     double largest = 0;  // cells of the largest clique
     std::int32_t width = 0;  // variables of the largest clique, less one
+
+    bool solvable() const { return order.size() == members.size(); }
 };
 
 // The parts that share no feature, each with the cheapest of several greedy orders (least fill and least weight by turns,

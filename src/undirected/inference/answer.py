@@ -13,6 +13,7 @@ from undirected.data.variables import Domain
 from undirected.kernels.types import Array
 
 BAR = 24
+ENDS = {"time": "time budget", "sweeps": "largest number of sweeps"}
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Answer:
     converged : bool
         Whether an iterative approximation came to rest.
     stopped_by : str or None
-        ``time`` or ``interrupt`` if sampling ended before the precision was reached.
+        ``time``, ``sweeps`` or ``interrupt`` if sampling ended before the precision was reached.
     seconds : float
     why : str
         Why this method, in a sentence.
@@ -97,10 +98,10 @@ class Answer:
         else:
             trust = f"standard errors up to {self.largest_error:.2g}"
         if self.stopped_by is not None:
-            trust += {"time": " (the time budget ended before the precision)", "interrupt": " (interrupted)"}[self.stopped_by]
+            trust += " (interrupted)" if self.stopped_by == "interrupt" else f" (the {ENDS[self.stopped_by]} ended before the precision)"
         return f"{self.method}: {trust}; {self.seconds:.2g} s. {self.why}"
 
-    def to_text(self, bars: bool = True, limit: int | None = None) -> str:
+    def to_text(self, limit: int | None = None) -> str:
         """A table with a bar for each probability."""
         names = list(self.marginals)[:limit]
         left = max((len(v) for v in names), default=0)
@@ -110,8 +111,8 @@ class Answer:
             for k, (state, p) in enumerate(self.marginals[v].items()):
                 error = self.standard_errors[v][state]
                 shown = "" if self.exact else "  ±    ?" if np.isnan(error) else f"  ±{error:.4f}"
-                bar = "  " + "█" * round(p * BAR) if bars else ""
-                lines.append(f"{v if k == 0 else '':<{left}}  {state:<{middle}}  {p:.4f}{shown}{bar}".rstrip())
+                bar = "█" * round(p * BAR)
+                lines.append(f"{v if k == 0 else '':<{left}}  {state:<{middle}}  {p:.4f}{shown}  {bar}".rstrip())
         if limit is not None and len(self.marginals) > limit:
             lines.append(f"... and {len(self.marginals) - limit} more variables")
         return "\n".join([*lines, self.summary()])

@@ -17,7 +17,7 @@ from undirected.inference.engine import check_method
 from undirected.inference.evidence import Evidence, of_codes
 from undirected.inference.map_state import best_rows
 from undirected.inference.problem import Problem
-from undirected.inference.rows import batches, row_marginals
+from undirected.inference.rows import batches, distinct_rows, row_marginals
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -59,12 +59,12 @@ def partial_table(network: MarkovNetwork, data: Any, absent: str | None = None) 
     if isinstance(data, Dataset):
         return read_data(data, domain=network.domain)
     raw = read_raw(data)
+    empty = RawColumn([""], np.zeros(raw.n_rows, dtype=np.int64))
     if absent is not None and raw.names is not None and network.domain.named and absent not in raw.names:
-        empty = RawColumn([""], np.zeros(raw.n_rows, dtype=np.int64))
         raw = RawTable([*raw.columns, empty], [*raw.names, absent], raw.source, raw.weights, raw.lines)
     elif absent is not None and raw.names is None and len(raw.columns) == len(network.domain) - 1:
         columns = list(raw.columns)
-        columns.insert(network.domain.index(absent), RawColumn([""], np.zeros(raw.n_rows, dtype=np.int64)))
+        columns.insert(network.domain.index(absent), empty)
         raw = RawTable(columns, None, raw.source, raw.weights, raw.lines)
     return read_data(raw, domain=network.domain)
 
@@ -81,9 +81,8 @@ def impute(
     if len(rows):
         marks = of_codes(network.domain, codes[rows])
         if method == "map":
-            packed = np.packbits(marks, axis=1)
-            _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-            codes[rows] = best_rows(problem, np.ascontiguousarray(marks[first]))[inverse.ravel()]
+            distinct, place = distinct_rows(marks)
+            codes[rows] = best_rows(problem, distinct)[place]
         elif method == "sample":
             codes[rows] = _drawn(problem, marks)
         else:

@@ -14,7 +14,7 @@ from undirected.inference import belief_propagation, enumeration, gibbs, junctio
 from undirected.inference import mean_field as mean_field_engine
 from undirected.inference.answer import Answer, by_name
 from undirected.inference.evidence import Evidence
-from undirected.inference.problem import CELLS_PER_SECOND, Parts, Problem, counted
+from undirected.inference.problem import Parts, Problem, counted
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork
 
 METHODS = ("auto", "junction-tree", "gibbs", "mcsat", "bp", "trw", "mean-field", "enumeration")
-EXACT_SECONDS = 2.0  # what exact work may take before sampling is preferred
 
 
 def check_method(method: str, known: Sequence[str]) -> None:
@@ -124,9 +123,8 @@ def _sampled(problem: Problem, wanted: list[int], method: str, options: dict[str
     found = (gibbs if method == "gibbs" else mcsat).marginals(problem, literals, **options)
     known = np.setdiff1d(np.arange(problem.domain.n_literals), literals_of(problem, problem.open_variables()))
     p, errors = found.diagnosis.mean.copy(), found.diagnosis.standard_error.copy()
-    p[known], errors[known] = problem.given.allowed[known], 0.0
     errors[~found.diagnosis.agree] = np.nan
-    errors[known] = 0.0
+    p[known], errors[known] = problem.given.allowed[known], 0.0
     return _answer(
         problem, wanted, p, errors, method=method, exact=False, mixed=found.mixed, why=why, diagnostics=found.figures(literals),
         stopped_by=found.stopped_by,
@@ -136,7 +134,7 @@ def _sampled(problem: Problem, wanted: list[int], method: str, options: dict[str
 def _auto(problem: Problem, wanted: list[int], sampling: dict[str, Any]) -> Answer:
     """Exact for every part that is cheap enough, sampling for what remains of the variables asked for."""
     budget = sampling["time_budget"]
-    limit = min(problem.max_cells, CELLS_PER_SECOND * (EXACT_SECONDS if budget is None else min(EXACT_SECONDS, budget)))
+    limit = problem.cheap_cells() if budget is None else problem.cheap_cells(budget)
     parts = problem.parts(limit)
     needed = np.unique(parts.of[wanted]) if len(wanted) else np.zeros(0, dtype=int)
     needed = needed[needed >= 0]

@@ -109,7 +109,7 @@ def marginals(
             if found.agree[literals].all() and (found.standard_error[literals] <= max(precision, ROUNDING)).all():
                 break
             if time.monotonic() > deadline or done * 2 > max_sweeps:
-                stopped_by = "time"
+                stopped_by = "time" if time.monotonic() > deadline else "sweeps"
                 break
     except KeyboardInterrupt:
         if found is None:

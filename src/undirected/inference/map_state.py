@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undirected.errors import ParameterError
-from undirected.inference.engine import EXACT_SECONDS, check_method
+from undirected.inference.engine import check_method
 from undirected.inference.evidence import Evidence
 from undirected.inference.gibbs import make_sampler
-from undirected.inference.problem import CELLS_PER_SECOND, TRIES, Problem
+from undirected.inference.problem import TRIES, Problem
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -78,8 +78,7 @@ def map_state(
     if k < 1:
         raise ParameterError(f"k={k}: at least one state")
     problem = Problem(network, evidence, memory, threads, seed)
-    limit = problem.max_cells if method == "exact" else min(problem.max_cells, CELLS_PER_SECOND * EXACT_SECONDS)
-    parts = problem.require_exact("an exact maximum") if method == "exact" else problem.parts(limit)
+    parts = problem.require_exact("an exact maximum") if method == "exact" else problem.parts(problem.cheap_cells())
     exact = method == "exact" or (method == "auto" and bool(parts.solvable.all()))
     if exact:
         codes, scores = k_best(problem, k)
@@ -160,8 +159,7 @@ def climbed(problem: Problem, k: int, method: str, sweeps: int) -> tuple[Array, 
 
 def best_rows(problem: Problem, marks: Array, sweeps: int = 200) -> Array:
     """The best state for each row of evidence; exact where that is cheap, annealed where not."""
-    limit = min(problem.max_cells, CELLS_PER_SECOND * EXACT_SECONDS / 20)
-    states, _ = problem.model.maximise(marks, limit, 2, problem.seed, problem.threads)
+    states, _ = problem.model.maximise(marks, problem.cheap_cells(0.1), 2, problem.seed, problem.threads)
     states = np.array(states)
     for r in np.flatnonzero((states < 0).any(axis=1)):
         states[r] = climbed(problem.under(marks[r]), 1, "annealing", sweeps)[0][0]

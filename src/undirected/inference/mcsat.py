@@ -49,7 +49,7 @@ def marginals(
             if good and (found.standard_error[literals] <= precision).all():
                 break
             if 2 * length > max_samples or (time_budget is not None and (time.monotonic() - began) * 3 > time_budget):
-                stopped_by = "time"
+                stopped_by = "sweeps" if 2 * length > max_samples else "time"
                 break
             length *= 2
     except KeyboardInterrupt:

@@ -18,10 +18,10 @@ from undirected.data.readers import read_data
 from undirected.errors import ParameterError
 from undirected.inference import belief_propagation, junction_tree
 from undirected.inference import mean_field as mean_field_engine
-from undirected.inference.engine import EXACT_SECONDS, check_method
+from undirected.inference.engine import check_method
 from undirected.inference.evidence import Evidence
 from undirected.inference.gibbs import make_sampler
-from undirected.inference.problem import CELLS_PER_SECOND, TRIES, Problem
+from undirected.inference.problem import TRIES, Problem
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -79,7 +79,7 @@ def log_partition(
     problem = Problem(network, evidence, memory, threads, seed)
     problem.check_feasible()
     if method in ("auto", "exact"):
-        limit = problem.max_cells if method == "exact" else min(problem.max_cells, CELLS_PER_SECOND * EXACT_SECONDS)
+        limit = problem.max_cells if method == "exact" else problem.cheap_cells()
         if method == "exact":
             problem.require_exact("the exact partition function")
         value = junction_tree.marginals(problem, limit)[1]
@@ -100,11 +100,11 @@ def log_partition(
 def annealed(problem: Problem, chains: int, steps: int, data: Array | None = None) -> tuple[float, float, float, float]:
     """Lower and upper bound, estimate and its standard error, by forward and reverse annealing."""
     rng = np.random.default_rng(problem.seed)
-    reference, first, log_z0 = _independent(problem, chains, rng)
+    reference, first = _independent(problem, chains, rng)
     beta = _schedule(steps)
     forward = make_sampler(problem, first)
     forward.run(len(beta), beta, reference, False, True, False, problem.threads)
-    log_w = np.asarray(forward.log_weights()) + log_z0
+    log_w = np.asarray(forward.log_weights())
     top = log_w.max()
     weights = np.exp(log_w - top)
     value = float(top + np.log(weights.mean()))
@@ -116,7 +116,7 @@ def annealed(problem: Problem, chains: int, steps: int, data: Array | None = Non
     offset = np.asarray(back.log_weights())
     back.run(len(down), down, reference, False, True, False, problem.threads)
     back.run(1, np.zeros(1, dtype=np.float32), reference, False, True, False, problem.threads)
-    reverse = -(np.asarray(back.log_weights()) - offset) + log_z0
+    reverse = offset - np.asarray(back.log_weights())
     constant = problem.constant
     return float(log_w.mean()) + constant, float(reverse.mean()) + constant, value + constant, error
 
@@ -127,8 +127,8 @@ def _schedule(steps: int) -> Array:
     return np.asarray((x[1:] - x[0]) / (x[-1] - x[0]), dtype=np.float32)
 
 
-def _independent(problem: Problem, chains: int, rng: np.random.Generator) -> tuple[Array, Array, float]:
-    """An independent distribution near the network's: logits by literal, samples of it, and its log partition function (zero)."""
+def _independent(problem: Problem, chains: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """A normalised independent distribution near the network's: logarithms by literal, and samples of it."""
     domain, allowed = problem.domain, problem.given.allowed
     sampler = make_sampler(problem, problem.random_states(64, rng))
     sampler.run(20, None, None, False, False, False, problem.threads)
@@ -142,7 +142,7 @@ def _independent(problem: Problem, chains: int, rng: np.random.Generator) -> tup
         logits[mine] = np.log(p / p.sum())
         logits[mine] -= np.log(np.exp(logits[mine].astype(float)).sum())
         states[:, v] = rng.choice(mine, chains, p=p / p.sum()) - domain.base[v]
-    return logits, states, 0.0
+    return logits, states
 
 
 def _from_network(problem: Problem, chains: int, rng: np.random.Generator, data: Array | None) -> Array:

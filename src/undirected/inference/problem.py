@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CELL_BYTES = 16  # a table cell, and its part in messages and scratch
 TRIES = 6  # elimination orders looked at
 CELLS_PER_SECOND = 2e7  # of elimination, roughly
+EXACT_SECONDS = 2.0  # what exact work may take before sampling is preferred
 HARD = 1e4  # an infinite weight counts as more than this and all finite ones together
 
 
@@ -84,6 +85,10 @@ class Problem:
     def evidence(self) -> Array:
         """Marks of the allowed states, as one row."""
         return np.ascontiguousarray(self.given.allowed[None, :], dtype=np.uint8)
+
+    def cheap_cells(self, seconds: float = EXACT_SECONDS) -> float:
+        """Table cells that fit into memory and are worked within so many seconds, roughly."""
+        return min(self.max_cells, CELLS_PER_SECOND * min(EXACT_SECONDS, seconds))
 
     def parts(self, max_cells: float | None = None) -> Parts:
         limit = self.max_cells if max_cells is None else max_cells

@@ -19,6 +19,12 @@ WARMEST = 0.05  # inverse temperature at the start of burn-in
 PRIOR = 0.01  # sweeps' worth of even odds, so that a state no chain has seen is not impossible
 
 
+def distinct_rows(marks: Array) -> tuple[Array, Array]:
+    """Each row of evidence once, sorted, and where each given row is among them."""
+    _, first, place = np.unique(np.packbits(marks, axis=1), axis=0, return_index=True, return_inverse=True)
+    return np.ascontiguousarray(marks[first]), place.ravel()
+
+
 def batches(n: int, width: int) -> list[Array]:
     """Row numbers in consecutive pieces, such that marginals of ``width`` literals for each of a piece's rows take bounded memory."""
     return np.array_split(np.arange(n), max(1, -(-n * width * 40 // TABLE_BYTES)))
@@ -46,9 +52,7 @@ def row_marginals(
     progress: Callable[[int, int], None] | None = None,
 ) -> RowMarginals:
     """Marginals under each row of evidence (marks by literal). ``method`` is ``auto``, ``exact`` or ``gibbs``."""
-    packed = np.packbits(marks, axis=1)
-    _, first, place = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    distinct = np.ascontiguousarray(marks[first])  # sorted, so that rows that are alike share a block of chains
+    distinct, place = distinct_rows(marks)  # sorted, so that rows that are alike share a block of chains
     n, width = distinct.shape
     p = np.full((n, width), np.nan)
     if method != "gibbs":
@@ -65,7 +69,7 @@ def row_marginals(
             problem.under(distinct[bad]).require_exact("exact inference")
             raise ParameterError("exact inference for many rows at once does not fit into memory; use fewer threads or more memory")
     missing = np.isnan(p)
-    exact = ~missing.any(axis=1)
+    exact = np.asarray(~missing.any(axis=1))
     todo = np.flatnonzero(~exact)
     a, b = (p.copy(), p.copy()) if len(todo) else (p, p)
     for k, rows in enumerate(np.array_split(todo, max(1, -(-len(todo) * width * 32 // BATCH_BYTES)))):
@@ -77,7 +81,7 @@ def row_marginals(
             p[rows] = np.where(fill, (low + high) / 2, p[rows])
         if progress is not None and len(rows):
             progress(int(exact.sum() + np.searchsorted(todo, rows[-1]) + 1), n)
-    return RowMarginals(p, (a, b), exact, place.ravel())
+    return RowMarginals(p, (a, b), exact, place)
 
 
 def _sampled(problem: Problem, marks: Array, burn_in: int, sweeps: int, batch: int) -> tuple[Array, Array]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from undirected.kernels.reference_inference import Model, Sampler
+from undirected.kernels.reference_chains import Sampler
+from undirected.kernels.reference_inference import Model
 from undirected.kernels.types import Array
 
 __all__ = [
