@@ -13,6 +13,7 @@
 #include "inference_module.hpp"
 #include "pool.hpp"
 #include "problem.hpp"
+#include "search_module.hpp"
 #include "trees.hpp"
 
 namespace nb = nanobind;
@@ -313,5 +314,6 @@ NB_MODULE(_native, m) {
         },
         nb::arg("start"), nb::arg("members"), nb::arg("factors"), nb::arg("x"), nb::arg("y"), nb::arg("threads"));
     bind_inference(m);
+    bind_search(m);
     m.def("instruction_set", [] { return has_avx2() ? "avx2" : "baseline"; });
 }

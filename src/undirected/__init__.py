@@ -18,12 +18,16 @@ __version__ = "0.1.0"
 _HOMES = {
     "AllPairs": "undirected.structure.all_pairs",
     "Atomic": "undirected.structure.atomic",
+    "BLM": "undirected.structure.blm",
+    "BUSL": "undirected.structure.busl",
     "ChowLiu": "undirected.structure.chow_liu",
     "Comparison": "undirected.evaluation.results",
+    "DTBLM": "undirected.structure.dt_blm",
     "DTL1": "undirected.structure.dt_l1",
     "DTSL": "undirected.structure.dtsl",
     "DataError": "undirected.errors",
     "Dataset": "undirected.data.dataset",
+    "DellaPietra": "undirected.structure.della_pietra",
     "DependencyNetwork": "undirected.structure.dependency_network",
     "Domain": "undirected.data.variables",
     "DownloadError": "undirected.errors",
@@ -56,7 +60,10 @@ _HOMES = {
 _MODULES = ("datasets", "plots")
 
 __all__ = [
+    "BLM",
+    "BUSL",
     "CMLL",
+    "DTBLM",
     "DTL1",
     "DTSL",
     "GSSL",
@@ -68,6 +75,7 @@ __all__ = [
     "Comparison",
     "DataError",
     "Dataset",
+    "DellaPietra",
     "DependencyNetwork",
     "Domain",
     "DownloadError",
@@ -123,8 +131,12 @@ if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork
     from undirected.structure.all_pairs import AllPairs
     from undirected.structure.atomic import Atomic
+    from undirected.structure.blm import BLM
+    from undirected.structure.busl import BUSL
     from undirected.structure.chow_liu import ChowLiu
+    from undirected.structure.della_pietra import DellaPietra
     from undirected.structure.dependency_network import DependencyNetwork
+    from undirected.structure.dt_blm import DTBLM
     from undirected.structure.dt_l1 import DTL1
     from undirected.structure.dtsl import DTSL
     from undirected.structure.gssl import GSSL

@@ -7,7 +7,24 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from undirected import DTL1, DTSL, GSSL, L1, AllPairs, Atomic, ChowLiu, Dataset, FeatureSet, MarkovNetwork, datasets, read_data
+from undirected import (
+    BLM,
+    BUSL,
+    DTBLM,
+    DTL1,
+    DTSL,
+    GSSL,
+    L1,
+    AllPairs,
+    Atomic,
+    ChowLiu,
+    Dataset,
+    DellaPietra,
+    FeatureSet,
+    MarkovNetwork,
+    datasets,
+    read_data,
+)
 from undirected.structure.chow_liu import mutual_information
 from undirected.structure.names import LEARNERS, learner_class
 
@@ -16,6 +33,10 @@ SMALL = {
     "dtsl": DTSL(),
     "l1": L1(),
     "dt+l1": DTL1(),
+    "blm": BLM(nearest=(1, 5, 25)),
+    "dt-blm": DTBLM(),
+    "dp": DellaPietra(max_length=4),
+    "busl": BUSL(),
     "all-pairs": AllPairs(),
     "chow-liu": ChowLiu(),
     "atomic": Atomic(),

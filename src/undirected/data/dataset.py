@@ -117,6 +117,23 @@ class Dataset:
         table.__dict__["distinct"] = table  # it is distinct already
         return table
 
+    def pair_counts(self) -> Array:
+        """The weight of the rows in which two literals are both true, for all pairs: ``[n_literals][n_literals]``."""
+        table, base = self.distinct, self.domain.base[:-1]
+        states = np.setdiff1d(np.arange(self.domain.n_literals), base)  # first states follow from the others and the total
+        variable = self.domain.literal_variable[states]
+        counts = np.zeros((len(states) + 1, len(states) + 1))
+        for rows in np.array_split(np.arange(len(table)), len(table) // 8192 + 1):
+            held = np.ones((len(rows), len(states) + 1))
+            held[:, :-1] = table.codes[rows][:, variable] == (states - base[variable])
+            counts += held.T @ (held * table.weights[rows, None])
+        # Every literal as a sum of those states and the constant.
+        out = np.zeros((self.domain.n_literals, len(states) + 1))
+        out[states, np.arange(len(states))] = 1
+        out[base[variable], np.arange(len(states))] = -1
+        out[base, -1] = 1
+        return np.asarray(np.maximum(out @ counts @ out.T, 0.0))
+
     def to_csv(self, codes: bool = False) -> str:
         """The rows as text: names and states with commas between them, or ``codes`` alone as in Libra's ``.data`` files.
 

@@ -54,11 +54,8 @@ class ChowLiu(Learner):
 
 def mutual_information(data: Dataset) -> Array:
     """Mutual information of every pair of variables in the table, in nats; zero on the diagonal."""
-    table, domain = data.distinct, data.domain
-    n, width = table.codes.shape
-    literals = (table.codes.astype(np.int64) + domain.base[:-1]).ravel()
-    held = sp.csr_matrix((np.ones(len(literals)), literals, np.arange(n + 1) * width), shape=(n, domain.n_literals))
-    joint = np.asarray((held.T @ sp.diags(table.weights / table.total_weight) @ held).todense())
+    domain = data.domain
+    joint = data.pair_counts() / data.total_weight
     single = joint.diagonal()
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(joint > 0, joint * np.log(joint / (single[:, None] * single)), 0)

@@ -45,12 +45,14 @@ SHARED_PARAMETERS = """
 
 class Proposal(NamedTuple):
     """A structural setting and the features it gives, atomic ones not yet added; ``seconds`` if the clock cannot tell them, parts
-    of the work having been found in a ledger; not ``complete`` if a time budget cut the search for it."""
+    of the work having been found in a ledger; not ``complete`` if a time budget cut the search for it. ``weights``, where the
+    search has learned some, are those of the features with the atomic ones, in canonical order."""
 
     settings: dict[str, Any]
     features: FeatureSet
     seconds: float | None = None
     complete: bool = True
+    weights: Array | None = None
 
 
 def _has_names(learner: Any) -> bool:
@@ -125,16 +127,20 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         data.require_complete("learning")
         if not data.total_weight > 0:
             raise DataError(f"{data.source}: no row has a weight above zero")
-        proposed = self.propose(data)
-        features = proposed.union(FeatureSet.atomic(data.domain))
+        features, weights = self._proposed(data, start)
         left = None if self.time_budget is None else max(0.0, self.time_budget - (time.monotonic() - began))
         self.fit_ = fit_weights(
             features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
-            start=None if start is None else start.weights_for(features), time_budget=left, progress=self.progress,
+            start=weights, time_budget=left, progress=self.progress,
         )  # fmt: skip
         self.network_ = self._kept(self.fit_)
         self.domain_ = data.domain
         return self
+
+    def _proposed(self, data: Dataset, start: WeightFit | None) -> tuple[FeatureSet, Array | None]:
+        """The features to weigh, and weights to start from."""
+        features = self.propose(data).union(FeatureSet.atomic(data.domain))
+        return features, None if start is None else start.weights_for(features)
 
     def _kept(self, fit: WeightFit) -> MarkovNetwork:
         """The network; pruning leaves out zero weights, but never an atomic feature."""

@@ -190,7 +190,7 @@ def search(
                 found = [{**row, **proposal.settings, "structure_seconds": seconds, "weights_seconds": 0.0} for row in same]
             else:
                 race = None if search_tol == 0 else Race(learner, candidates, valid, best["valid_pll"], LOOK * tol)
-                fits = _fit(learner, candidates, train, pairs, tol, left, race)
+                fits = _fit(learner, candidates, train, pairs, tol, left, race, proposal.weights)
                 found = [_row(learner, proposal.settings, fit, valid, seconds) for fit in fits]
                 complete = complete and all(fit.stopped_by != "time" for fit in fits)
             if book is not None and complete:

@@ -1,0 +1,513 @@
+#include "search.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+#include "pool.hpp"
+#include "search_kernels.hpp"
+
+namespace undirected {
+
+namespace {
+
+constexpr double FARTHEST = 30;  // weights stay within, where neither prior nor data hold them back
+constexpr int NEWTON_STEPS = 60;
+constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 32;
+
+double log_sum(const double* from, std::int64_t stride, std::int32_t n) {
+    double high = from[0];
+    for (std::int32_t s = 1; s < n; ++s) high = std::max(high, from[s * stride]);
+    double sum = 0;
+    for (std::int32_t s = 0; s < n; ++s) sum += std::exp(from[s * stride] - high);
+    return high + std::log(sum);
+}
+
+double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
+template <class Visit>
+void for_bits(std::uint64_t word, std::int64_t first_row, const Visit& visit) {
+    for (; word; word &= word - 1) visit(first_row + std::countr_zero(word));
+}
+
+}  // namespace
+
+struct Search::Spot {
+    std::vector<Part> parts;
+    std::vector<std::uint64_t> match, near, miss;  // near: exactly one part fails; miss: [parts][words]
+    std::int64_t n_words = 0;
+};
+
+// The rows of all contexts: first where the feature would be lost, then where it holds.
+struct Search::Entries {
+    std::vector<double> margin[2], weight[2];
+    std::vector<float> single[2], single_weight[2];
+    std::int64_t n[2];
+
+    void make_room(int hit, std::int64_t room, bool weighted) {
+        if (std::int64_t(margin[hit].size()) < room) {
+            margin[hit].resize(room + room / 2);
+            single[hit].resize(room + room / 2);
+        }
+        if (weighted && std::int64_t(weight[hit].size()) < room) {
+            weight[hit].resize(room + room / 2);
+            single_weight[hit].resize(room + room / 2);
+        }
+    }
+};
+
+Search::Search(const Table& table)
+    : n_rows_(table.n_rows),
+      n_words_(table.n_words),
+      stride_(table.n_words * 64),
+      n_variables_(table.n_variables),
+      n_states_(table.n_states, table.n_states + table.n_variables),
+      base_{0},
+      first_lane_{0},
+      everywhere_(table.n_words, ~std::uint64_t(0)),
+      row_weight_(table.n_words * 64, 0.0) {
+    for (std::int32_t v = 0; v < n_variables_; ++v) {
+        literal_variable_.insert(literal_variable_.end(), n_states_[v], v);
+        base_.push_back(base_.back() + n_states_[v]);
+        first_lane_.push_back(first_lane_.back() + (n_states_[v] == 2 ? 1 : n_states_[v]));
+    }
+    n_literals_ = base_.back();
+    columns_.assign(table.columns, table.columns + std::int64_t(n_literals_) * n_words_);
+    if (n_rows_ % 64) everywhere_.back() = (std::uint64_t(1) << (n_rows_ % 64)) - 1;
+    std::copy_n(table.row_weight, n_rows_, row_weight_.begin());
+    row_weight_single_.assign(row_weight_.begin(), row_weight_.end());
+    plain_ = std::all_of(table.row_weight, table.row_weight + n_rows_, [](double c) { return c == 1; });
+    logits_.assign(std::int64_t(n_lanes()) * stride_, 0.0);
+}
+
+std::vector<Search::Part> Search::parts(const std::int32_t* literals, std::int64_t n) const {
+    std::vector<Part> out;
+    for (std::int64_t k = 0; k < n; ++k) {
+        const std::int32_t v = literal_variable_[literals[k] % n_literals_];
+        if (out.empty() || out.back().variable != v) out.push_back({v, k, k});
+        out.back().last = k + 1;
+    }
+    return out;
+}
+
+void Search::misses(const Part& part, const std::int32_t* literals, std::int64_t from, std::int64_t to, std::uint64_t* out) const {
+    std::fill_n(out, to - from, 0);
+    for (std::int64_t k = part.first; k < part.last; ++k) {
+        const bool negated = literals[k] >= n_literals_;
+        const std::uint64_t* column = columns_.data() + std::int64_t(literals[k] % n_literals_) * n_words_;
+        for (std::int64_t w = from; w < to; ++w) out[w - from] |= (negated ? column[w] : ~column[w]) & everywhere_[w];
+    }
+}
+
+void Search::find(const std::int32_t* literals, std::int64_t n, std::int64_t from, std::int64_t to, Spot& spot) const {
+    spot.parts = parts(literals, n);
+    const std::int64_t n_words = spot.n_words = to - from, n_parts = std::int64_t(spot.parts.size());
+    spot.miss.resize(n_parts * n_words);
+    spot.match.assign(n_words, 0);  // for now: rows that fail once or more
+    spot.near.assign(n_words, 0);   // and twice or more
+    for (std::int64_t p = 0; p < n_parts; ++p) {
+        std::uint64_t* miss = spot.miss.data() + p * n_words;
+        misses(spot.parts[p], literals, from, to, miss);
+        UNDIRECTED_DISPATCH(count_misses(miss, n_words, spot.match.data(), spot.near.data()));
+    }
+    for (std::int64_t w = 0; w < n_words; ++w) {
+        const std::uint64_t once = spot.match[w], twice = spot.near[w];
+        spot.near[w] = once & ~twice;
+        spot.match[w] = ~once & everywhere_[from + w];
+    }
+}
+
+std::vector<std::uint8_t> Search::allowed(const Part& part, const std::int32_t* literals) const {
+    std::vector<std::uint8_t> out(n_states_[part.variable], 1);
+    for (std::int64_t k = part.first; k < part.last; ++k) {
+        const std::int32_t state = literals[k] % n_literals_ - base_[part.variable];
+        const bool negated = literals[k] >= n_literals_;
+        for (std::int32_t s = 0; s < n_states_[part.variable]; ++s)
+            if ((s == state) == negated) out[s] = 0;
+    }
+    return out;
+}
+
+void Search::apply(const std::int32_t* literals, std::int64_t n, double by, std::int64_t from, std::int64_t to, Spot& spot) {
+    find(literals, n, from, to, spot);
+    for (std::size_t p = 0; p < spot.parts.size(); ++p) {
+        const Part& part = spot.parts[p];
+        const auto states = allowed(part, literals);
+        const std::uint64_t* miss = spot.miss.data() + p * spot.n_words;
+        const bool binary = n_states_[part.variable] == 2;
+        for (std::int32_t lane = 0; lane < (binary ? 1 : n_states_[part.variable]); ++lane) {
+            const double amount = by * (binary ? double(states[1]) - double(states[0]) : double(states[lane]));
+            if (amount == 0) continue;
+            double* logit = logits_.data() + (first_lane_[part.variable] + lane) * stride_;
+            for (std::int64_t w = from; w < to; ++w)
+                for_bits(spot.match[w - from] | (spot.near[w - from] & miss[w - from]), w * 64, [&](std::int64_t r) { logit[r] += amount; });
+        }
+    }
+}
+
+void Search::load(const Features& features, const double* weights, int n_threads) {
+    std::fill(logits_.begin(), logits_.end(), 0.0);
+    const std::int64_t n_tasks = (n_words_ + WORDS_A_TASK - 1) / WORDS_A_TASK;
+    parallel_for(n_tasks, n_threads, [&](std::int64_t task) {
+        Spot spot;
+        for (std::int64_t j = 0; j < features.n; ++j)
+            if (weights[j] != 0)
+                apply(features.literals + features.start[j], features.start[j + 1] - features.start[j], weights[j], task * WORDS_A_TASK,
+                      std::min(n_words_, (task + 1) * WORDS_A_TASK), spot);
+    });
+}
+
+void Search::change(const std::int32_t* literals, std::int64_t n, double by) {
+    Spot spot;
+    apply(literals, n, by, 0, n_words_, spot);
+}
+
+std::vector<double> Search::logits() const {
+    std::vector<double> out(n_rows_ * n_lanes());
+    for (std::int32_t lane = 0; lane < n_lanes(); ++lane)
+        for (std::int64_t r = 0; r < n_rows_; ++r) out[r * n_lanes() + lane] = logits_[lane * stride_ + r];
+    return out;
+}
+
+double Search::loss(int n_threads) const {
+    std::vector<double> by_variable(n_variables_, 0.0);
+    parallel_for(n_variables_, n_threads, [&](std::int64_t v) {
+        const double* logit = logits_.data() + first_lane_[v] * stride_;
+        for (std::int32_t s = 0; s < n_states_[v]; ++s)
+            for (std::int64_t w = 0; w < n_words_; ++w)
+                for_bits(columns_[(base_[v] + s) * n_words_ + w], w * 64, [&](std::int64_t r) {
+                    const double value = n_states_[v] == 2 ? softplus(s ? -logit[r] : logit[r]) : log_sum(logit + r, stride_, n_states_[v]) - logit[s * stride_ + r];
+                    by_variable[v] += row_weight_[r] * value;
+                });
+    });
+    return std::accumulate(by_variable.begin(), by_variable.end(), 0.0);
+}
+
+// Log-odds of a variable's allowed states against the others.
+double Search::odds(const Part& part, const std::vector<std::uint8_t>& states, std::int64_t row) const {
+    const double* logit = logits_.data() + first_lane_[part.variable] * stride_ + row;
+    if (states.size() == 2) return states[1] ? logit[0] : -logit[0];
+    double high[2] = {-std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}, sum[2] = {0, 0};
+    for (std::size_t s = 0; s < states.size(); ++s) high[states[s]] = std::max(high[states[s]], logit[s * stride_]);
+    for (std::size_t s = 0; s < states.size(); ++s) sum[states[s]] += std::exp(logit[s * stride_] - high[states[s]]);
+    return high[1] - high[0] + std::log(sum[1] / sum[0]);
+}
+
+void Search::gather(const std::int32_t* literals, const Spot& spot, const Spot* without, double weight, Entries& entries) const {
+    entries.n[0] = entries.n[1] = 0;
+    std::int64_t near = 0, match = 0;
+    for (std::int64_t w = 0; w < n_words_; ++w) {
+        near += std::popcount(spot.near[w]);
+        match += std::popcount(spot.match[w]);
+    }
+    entries.make_room(0, near, !plain_);
+    entries.make_room(1, match * std::int64_t(spot.parts.size()), !plain_);
+    for (std::size_t p = 0; p < spot.parts.size(); ++p) {
+        const auto states = allowed(spot.parts[p], literals);
+        if (std::count(states.begin(), states.end(), 1) == std::int64_t(states.size())) continue;  // nothing to choose between
+        const bool flat = states.size() == 2;
+        const double sign = flat && states[1] ? 1.0 : -1.0;
+        const double* logit = logits_.data() + first_lane_[spot.parts[p].variable] * stride_;
+        const std::uint64_t* miss = spot.miss.data() + p * spot.n_words;
+        for (int hit = 0; hit < 2; ++hit) {
+            double *margin = entries.margin[hit].data(), *counts = entries.weight[hit].data();
+            float *single = entries.single[hit].data(), *single_counts = entries.single_weight[hit].data();
+            std::int64_t n = entries.n[hit];
+            for (std::int64_t w = 0; w < n_words_; ++w) {
+                const std::uint64_t word = hit ? spot.match[w] : spot.near[w] & miss[w];
+                if (!word) continue;
+                const std::uint64_t shared = without ? (hit ? without->match[w] : without->near[w]) : 0;
+                for_bits(word, w * 64, [&](std::int64_t r) {
+                    double q = flat ? sign * logit[r] : odds(spot.parts[p], states, r);
+                    if (shared >> (r & 63) & 1) q -= weight;
+                    margin[n] = hit ? q : -q;
+                    single[n] = float(margin[n]);
+                    if (!plain_) {
+                        counts[n] = row_weight_[r];
+                        single_counts[n] = row_weight_single_[r];
+                    }
+                    ++n;
+                });
+            }
+            entries.n[hit] = n;
+        }
+    }
+}
+
+// The best weight, or NaN where no weight can gain as much as `least`.
+double Search::best_weight(const Entries& entries, double l1, double ridge, double least) const {
+    double second = 0;
+    const auto slope = [&](double w) {
+        const auto at = [&](int hit) {
+            const float* weight = plain_ ? nullptr : entries.single_weight[hit].data();
+            return UNDIRECTED_DISPATCH(slope(entries.single[hit].data(), weight, entries.n[hit], float(hit ? w : -w)));
+        };
+        const Slope lost = at(0), gained = at(1);
+        second = lost.second + gained.second + ridge;
+        return gained.first - lost.first - ridge * w;
+    };
+    double first = slope(0);
+    const double pull = std::abs(first) - l1;
+    if (pull <= 0) return least > 0 ? std::nan("") : 0.0;
+    // The curvature falls by a factor of e at most for each unit that the weight moves, which bounds the gain.
+    const double h = second - ridge;
+    const double bound = std::min(pull < h ? (pull - h) * -std::log1p(-pull / h) + pull : std::numeric_limits<double>::infinity(),
+                                  ridge > 0 ? 0.5 * pull * pull / ridge : std::numeric_limits<double>::infinity());
+    if (bound < least) return std::nan("");
+    const double side = first > 0 ? 1 : -1;
+    double low = side > 0 ? 0 : -FARTHEST, high = side > 0 ? FARTHEST : 0, w = 0;
+    for (int k = 0; k < NEWTON_STEPS; ++k) {
+        if (k) first = slope(w);
+        const double uphill = first - l1 * side;
+        (uphill > 0 ? low : high) = w;
+        double step = uphill / std::max(second, 1e-12);
+        const bool inside = w + step > low && w + step < high;
+        if (!inside) step = (uphill > 0 ? high : low) * 0.5 - w * 0.5;
+        w += step;
+        if ((inside && std::abs(step) < 1e-3 * (1 + std::abs(w))) || high - low < 1e-9) break;  // Newton squares the error
+    }
+    return w;
+}
+
+double Search::gain_at(const Entries& entries, double weight, double l1, double ridge) const {
+    double out = -l1 * std::abs(weight) - 0.5 * ridge * weight * weight;
+    for (int hit = 0; hit < 2; ++hit)
+        out += UNDIRECTED_DISPATCH(moved(entries.margin[hit].data(), plain_ ? nullptr : entries.weight[hit].data(), entries.n[hit], hit ? weight : -weight));
+    return out;
+}
+
+Gains Search::gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double l1,
+                    double ridge, double alpha, bool all, int n_threads) const {
+    Gains out;
+    out.weight.resize(candidates.n);
+    out.gain.resize(candidates.n);
+    out.present.resize(owners.n);
+    // Candidates of one owner stand together, so that a task finds its rows once.
+    std::vector<std::int64_t> task{0};
+    for (std::int64_t c = 1; c <= candidates.n; ++c)
+        if (c == candidates.n || owner[c] < 0 || owner[c] != owner[c - 1]) task.push_back(c);
+    std::vector<std::uint8_t> seen(owners.n, 0);
+    for (std::int64_t c = 0; c < candidates.n; ++c)
+        if (owner[c] >= 0) seen[owner[c]] = 1;
+    const std::int64_t n_tasks = std::int64_t(task.size()) - 1;
+    const auto literals_of = [](const Features& f, std::int64_t j) { return f.literals + f.start[j]; };
+    const auto length_of = [](const Features& f, std::int64_t j) { return f.start[j + 1] - f.start[j]; };
+    const auto present = [&](std::int64_t o, Spot& spot, Entries& entries) {
+        find(literals_of(owners, o), length_of(owners, o), 0, n_words_, spot);
+        gather(literals_of(owners, o), spot, &spot, owner_weight[o], entries);
+        out.present[o] = gain_at(entries, owner_weight[o], l1, ridge) - alpha * double(length_of(owners, o));
+    };
+    parallel_for(n_tasks, n_threads, [&](std::int64_t t) {
+        thread_local Spot mine, spot;
+        thread_local Entries entries;
+        const std::int32_t o = owner[task[t]];
+        if (o >= 0) present(o, mine, entries);
+        const double rival = o >= 0 ? std::max(0.0, out.present[o]) : 0.0;  // what stays without a candidate
+        for (std::int64_t c = task[t]; c < task[t + 1]; ++c) {
+            find(literals_of(candidates, c), length_of(candidates, c), 0, n_words_, spot);
+            if (!all && std::none_of(spot.match.begin(), spot.match.end(), [](std::uint64_t word) { return word != 0; })) {
+                out.weight[c] = 0;
+                out.gain[c] = -std::numeric_limits<double>::infinity();
+                continue;
+            }
+            gather(literals_of(candidates, c), spot, o >= 0 ? &mine : nullptr, o >= 0 ? owner_weight[o] : 0.0, entries);
+            const double price = alpha * double(length_of(candidates, c));
+            const double w = best_weight(entries, l1, ridge, all ? -std::numeric_limits<double>::infinity() : price + rival);
+            out.weight[c] = std::isnan(w) ? 0.0 : w;
+            out.gain[c] = std::isnan(w) ? -std::numeric_limits<double>::infinity() : gain_at(entries, w, l1, ridge) - price;
+        }
+    });
+    parallel_for(owners.n, n_threads, [&](std::int64_t o) {
+        if (seen[o]) return;
+        thread_local Spot mine;
+        thread_local Entries entries;
+        present(o, mine, entries);
+    });
+    return out;
+}
+
+Generalised Search::generalise(const Features& features, const double* together, int power, const std::vector<double>& sizes, int n_threads) const {
+    std::vector<Generalised> found(features.n);
+    parallel_for(features.n, n_threads, [&](std::int64_t j) {
+        thread_local Spot spot;
+        thread_local std::vector<float> distance;
+        thread_local std::vector<std::int32_t> rows;
+        const std::int32_t* literals = features.literals + features.start[j];
+        find(literals, features.start[j + 1] - features.start[j], 0, n_words_, spot);
+        const std::size_t n_parts = spot.parts.size();
+        if (n_parts < 3) return;  // two variables less one are an atomic feature
+        std::vector<std::vector<std::uint8_t>> states;
+        for (const Part& part : spot.parts) states.push_back(allowed(part, literals));
+        // How far a state is from those that a literal allows, seen from the feature's other variables.
+        const auto apart = [&](std::size_t p, std::int32_t state) {
+            if (!together) return 1.0f;
+            const std::int32_t a = base_[spot.parts[p].variable], other = a + state;
+            double sum = 0;
+            for (std::size_t q = 0; q < n_parts; ++q) {
+                if (q == p) continue;
+                const std::int32_t v = spot.parts[q].variable;
+                double total[2] = {1, 1};  // a prior of weight one, spread evenly
+                for (std::int32_t s = 0; s < n_states_[spot.parts[p].variable]; ++s)
+                    if (states[p][s]) total[0] += together[std::int64_t(a + s) * n_literals_ + a + s];
+                total[1] += together[std::int64_t(other) * n_literals_ + other];
+                for (std::int32_t h = base_[v]; h < base_[v + 1]; ++h) {
+                    double count[2] = {1.0 / n_states_[v], 1.0 / n_states_[v]};
+                    for (std::int32_t s = 0; s < n_states_[spot.parts[p].variable]; ++s)
+                        if (states[p][s]) count[0] += together[std::int64_t(a + s) * n_literals_ + h];
+                    count[1] += together[std::int64_t(other) * n_literals_ + h];
+                    const double difference = std::abs(count[0] / total[0] - count[1] / total[1]);
+                    sum += power == 1 ? difference : std::pow(difference, power);
+                }
+            }
+            return float(sum);
+        };
+        distance.assign(stride_, 0.0f);
+        for (std::size_t p = 0; p < n_parts; ++p)
+            for (std::int32_t s = 0; s < n_states_[spot.parts[p].variable]; ++s)
+                if (!states[p][s]) {
+                    const std::uint64_t* column = columns_.data() + std::int64_t(base_[spot.parts[p].variable] + s) * n_words_;
+                    UNDIRECTED_DISPATCH(add_where(column, n_words_, apart(p, s), distance.data()));
+                }
+        rows.clear();
+        for (std::int64_t w = 0; w < n_words_; ++w)
+            for_bits(everywhere_[w] & ~spot.match[w], w * 64, [&](std::int64_t r) { rows.push_back(std::int32_t(r)); });
+        const auto nearer = [&](std::int32_t a, std::int32_t b) { return distance[a] < distance[b] || (distance[a] == distance[b] && a < b); };
+        // Sort as many of the nearest as their weights call for.
+        std::int64_t sorted = 0;
+        const auto row_at = [&](std::int64_t k) {
+            if (k >= sorted) {
+                const std::int64_t goal = std::min(std::int64_t(rows.size()), std::max<std::int64_t>(2 * sorted, std::int64_t(sizes.back()) + 1));
+                if (goal < std::int64_t(rows.size())) std::nth_element(rows.begin() + sorted, rows.begin() + goal, rows.end(), nearer);
+                std::sort(rows.begin() + sorted, rows.begin() + goal, nearer);
+                sorted = goal;
+            }
+            return rows[k];
+        };
+        std::vector<std::uint8_t> kept(n_parts, 1);
+        std::size_t n_kept = n_parts, n_told = n_parts;
+        double weight = 0;
+        std::int64_t at = 0;
+        for (const double size : sizes) {
+            for (; weight < size && at < std::int64_t(rows.size()) && n_kept > 1; ++at) {
+                const std::int32_t r = row_at(at);
+                weight += row_weight_[r];
+                for (std::size_t p = 0; p < n_parts; ++p)
+                    if (kept[p] && spot.miss[p * spot.n_words + r / 64] >> (r % 64) & 1) {
+                        kept[p] = 0;
+                        --n_kept;
+                    }
+            }
+            if (n_kept < 2) break;
+            if (n_kept == n_told) continue;
+            n_told = n_kept;
+            for (std::size_t p = 0; p < n_parts; ++p)
+                if (kept[p]) found[j].literals.insert(found[j].literals.end(), literals + spot.parts[p].first, literals + spot.parts[p].last);
+            found[j].start.push_back(std::int64_t(found[j].literals.size()));
+        }
+    });
+    Generalised out;
+    for (std::int64_t j = 0; j < features.n; ++j) {
+        const std::int64_t offset = std::int64_t(out.literals.size());
+        for (std::size_t k = 1; k < found[j].start.size(); ++k) {
+            out.start.push_back(offset + found[j].start[k]);
+            out.owner.push_back(std::int32_t(j));
+        }
+        out.literals.insert(out.literals.end(), found[j].literals.begin(), found[j].literals.end());
+    }
+    return out;
+}
+
+// Probabilities of the extra literals in the 64 rows of a word: [64][n_extra].
+void Search::probabilities(std::int64_t word, const std::int32_t* extra, std::int64_t n_extra, double* out) const {
+    for (std::int64_t k = 0; k < n_extra; ++k) {
+        const std::int32_t v = literal_variable_[extra[k]], state = extra[k] - base_[v];
+        const double* logit = logits_.data() + first_lane_[v] * stride_ + word * 64;
+        for (int r = 0; r < 64; ++r) {
+            const double minus = n_states_[v] == 2 ? (state ? -logit[r] : logit[r]) : log_sum(logit + r, stride_, n_states_[v]) - logit[state * stride_ + r];
+            out[r * n_extra + k] = n_states_[v] == 2 ? 1 / (1 + std::exp(minus)) : std::exp(-minus);
+        }
+    }
+}
+
+void Search::screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra,
+                         Screened& out) const {
+    std::vector<Spot> spots(last - first);
+    std::vector<std::vector<std::vector<std::uint8_t>>> states(last - first);
+    for (std::int64_t j = first; j < last; ++j) {
+        const std::int32_t* literals = features.literals + features.start[j];
+        find(literals, features.start[j + 1] - features.start[j], 0, n_words_, spots[j - first]);
+        for (const Part& part : spots[j - first].parts) states[j - first].push_back(allowed(part, literals));
+    }
+    std::vector<double> p(64 * n_extra);
+    std::vector<float> residual(64 * n_extra), variance(64 * n_extra), sum(n_extra), square(n_extra);
+    std::vector<std::int32_t> held, held_start(65);
+    for (std::int64_t w = 0; w < n_words_; ++w) {
+        std::uint64_t any = 0;
+        for (const Spot& spot : spots) any |= spot.match[w] | spot.near[w];
+        if (!any) continue;
+        probabilities(w, extra, n_extra, p.data());
+        held.clear();
+        for (int r = 0; r < 64; ++r) {  // the extra literals that hold in each row
+            held_start[r] = std::int32_t(held.size());
+            const float c = row_weight_single_[w * 64 + r];
+            for (std::int64_t k = 0; k < n_extra; ++k) {
+                const bool holds = columns_[std::int64_t(extra[k]) * n_words_ + w] >> r & 1;
+                const double at = p[r * n_extra + k];
+                residual[r * n_extra + k] = c * float((holds ? 1.0 : 0.0) - at);
+                variance[r * n_extra + k] = c * float(at * (1 - at));
+                if (holds) held.push_back(std::int32_t(k));
+            }
+        }
+        held_start[64] = std::int32_t(held.size());
+        for (std::int64_t j = first; j < last; ++j) {
+            const Spot& spot = spots[j - first];
+            double *gradient = out.gradient.data() + j * n_extra, *curvature = out.curvature.data() + j * n_extra, *support = out.support.data() + j * n_extra;
+            double pull[64] = {}, stiff[64] = {};
+            for (std::size_t q = 0; q < spot.parts.size(); ++q) {
+                const auto& own = states[j - first][q];
+                if (std::count(own.begin(), own.end(), 1) == std::int64_t(own.size())) continue;
+                const std::uint64_t context = spot.match[w] | (spot.near[w] & spot.miss[q * spot.n_words + w]);
+                for_bits(context, 0, [&](std::int64_t r) {
+                    const double at = 1 / (1 + std::exp(-odds(spot.parts[q], own, w * 64 + r)));
+                    pull[r] += ((spot.match[w] >> r & 1) ? 1.0 : 0.0) - at;
+                    stiff[r] += at * (1 - at);
+                });
+            }
+            for_bits(spot.match[w] | spot.near[w], 0, [&](std::int64_t r) {
+                const double c = row_weight_[w * 64 + r], u = c * pull[r], h = c * stiff[r], matched = (spot.match[w] >> r & 1) ? c : 0.0;
+                for (std::int32_t k = held_start[r]; k < held_start[r + 1]; ++k) {
+                    gradient[held[k]] += u;
+                    curvature[held[k]] += h;
+                    support[held[k]] += matched;
+                }
+            });
+            if (!spot.match[w]) continue;
+            std::fill(sum.begin(), sum.end(), 0.0f);
+            std::fill(square.begin(), square.end(), 0.0f);
+            for_bits(spot.match[w], 0, [&](std::int64_t r) {
+                UNDIRECTED_DISPATCH(add_two(residual.data() + r * n_extra, variance.data() + r * n_extra, n_extra, sum.data(), square.data()));
+            });
+            for (std::int64_t k = 0; k < n_extra; ++k) {
+                gradient[k] += sum[k];
+                curvature[k] += square[k];
+            }
+        }
+    }
+}
+
+Screened Search::screen(const Features& features, const std::int32_t* extra, std::int64_t n_extra, int n_threads) const {
+    Screened out;
+    out.gradient.assign(features.n * n_extra, 0.0);
+    out.curvature.assign(features.n * n_extra, 0.0);
+    out.support.assign(features.n * n_extra, 0.0);
+    const std::int64_t n_tasks = (features.n + SCREEN_A_TASK - 1) / SCREEN_A_TASK;
+    parallel_for(n_tasks, n_threads, [&](std::int64_t t) {
+        screen_some(features, t * SCREEN_A_TASK, std::min(features.n, (t + 1) * SCREEN_A_TASK), extra, n_extra, out);
+    });
+    return out;
+}
+
+}  // namespace undirected

@@ -1,0 +1,89 @@
+// The search for features: the current network's logits, kept per (variable, row), and what one feature more, one less or
+// another in its place would do to the pseudo-likelihood with all other weights held.
+//
+// A row matters to a feature in two ways only. Where the feature matches, the row is in the context of each of its
+// variables; where exactly one variable's literals fail, it is in that variable's context alone; elsewhere it is in none.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "problem.hpp"
+
+namespace undirected {
+
+struct Gains {
+    std::vector<double> weight, gain;  // of each candidate, added to the network without the feature it replaces
+    std::vector<double> present;       // what each replaced feature contributes now
+};
+
+struct Generalised {
+    std::vector<std::int64_t> start{0};
+    std::vector<std::int32_t> literals, owner;
+};
+
+struct Screened {
+    std::vector<double> gradient, curvature, support;  // [n_features][n_extra]
+};
+
+class Search {
+public:
+    explicit Search(const Table& table);
+
+    std::int64_t n_rows() const { return n_rows_; }
+    std::int32_t n_literals() const { return n_literals_; }
+    std::int32_t n_lanes() const { return first_lane_.back(); }
+
+    // Starts anew with these features and weights.
+    void load(const Features& features, const double* weights, int n_threads);
+    // Adds to the weight of one feature.
+    void change(const std::int32_t* literals, std::int64_t n, double by);
+    // One column a binary variable (state 1 against state 0), one a state of the others: [n_rows][n_lanes].
+    std::vector<double> logits() const;
+    // Minus the pseudo-log-likelihood.
+    double loss(int n_threads) const;
+
+    // The best weight and the gain (log-likelihood minus l1 |w| minus ridge w^2 / 2 minus alpha a literal) of every candidate. A
+    // candidate with an owner takes its place: it must be the owner with some variables left out. Unless `all` are wanted,
+    // those that match no row, or can improve neither on the network as it is nor on dropping the owner, get minus infinity.
+    Gains gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double l1, double ridge,
+                double alpha, bool all, int n_threads) const;
+
+    // For each feature, what is left of it when it must also match its nearest k rows, for every k of `sizes` (rising); each
+    // outcome of two variables or more once, the longest first. `together` holds the weight of the rows in which two literals
+    // are both true, and makes the distance GVDM with this power; null makes it Hamming's.
+    Generalised generalise(const Features& features, const double* together, int power, const std::vector<double>& sizes, int n_threads) const;
+
+    // Gradient and curvature, at weight zero, of every feature extended by every one of the extra literals, and the weight
+    // of the rows that match the whole.
+    Screened screen(const Features& features, const std::int32_t* extra, std::int64_t n_extra, int n_threads) const;
+
+private:
+    struct Part {  // a feature's literals on one variable
+        std::int32_t variable;
+        std::int64_t first, last;  // positions in the literals
+    };
+    struct Spot;  // where a feature matches and where it nearly does
+    struct Entries;
+
+    std::vector<Part> parts(const std::int32_t* literals, std::int64_t n) const;
+    void misses(const Part& part, const std::int32_t* literals, std::int64_t from, std::int64_t to, std::uint64_t* out) const;
+    void find(const std::int32_t* literals, std::int64_t n, std::int64_t from, std::int64_t to, Spot& spot) const;
+    void apply(const std::int32_t* literals, std::int64_t n, double by, std::int64_t from, std::int64_t to, Spot& spot);
+    std::vector<std::uint8_t> allowed(const Part& part, const std::int32_t* literals) const;
+    double odds(const Part& part, const std::vector<std::uint8_t>& allowed, std::int64_t row) const;
+    void gather(const std::int32_t* literals, const Spot& spot, const Spot* without, double weight, Entries& entries) const;
+    double best_weight(const Entries& entries, double l1, double ridge, double least) const;
+    double gain_at(const Entries& entries, double weight, double l1, double ridge) const;
+    void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, Screened& out) const;
+    void probabilities(std::int64_t word, const std::int32_t* extra, std::int64_t n_extra, double* out) const;
+
+    std::int64_t n_rows_, n_words_, stride_;
+    std::int32_t n_variables_, n_literals_;
+    bool plain_;  // every row counts one
+    std::vector<std::int32_t> n_states_, base_, literal_variable_, first_lane_;
+    std::vector<std::uint64_t> columns_, everywhere_;
+    std::vector<double> row_weight_, logits_;  // logits: [n_lanes][stride]
+    std::vector<float> row_weight_single_;
+};
+
+}  // namespace undirected

@@ -1,0 +1,93 @@
+"""Greedy growth: the candidate with the largest gain enters, again and again; old gains serve until a candidate comes up."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from undirected.structure.search import LEAST, Feature, Search
+
+AT_ONCE = 64  # stale candidates scored anew in one call
+PIECE = 20_000  # candidates scored in one call
+
+
+class Source(Protocol):
+    """Where candidates come from."""
+
+    def all(self, search: Search) -> Iterable[Feature]:
+        """Every candidate of the network as it is."""
+
+    def after(self, search: Search, new: Feature) -> Iterable[Feature]:
+        """Those that a feature brings with it by entering."""
+
+
+class Heap:
+    """Candidates by gain, each with the number of moves after which it was scored."""
+
+    def __init__(self, entries: Iterable[tuple[float, Feature, float, int]] = ()) -> None:
+        self.entries = list(entries)  # minus the gain, candidate, weight, moves
+        self.known = {entry[1] for entry in self.entries}
+
+    def add(self, search: Search, candidates: Iterable[Feature]) -> None:
+        """Score candidates, and keep those that would improve the score."""
+        new = [c for c in dict.fromkeys(candidates) if c not in self.known and c not in search.weights]
+        for at in range(0, len(new), PIECE):
+            self._score(search, new[at : at + PIECE])
+            search.check_time()
+
+    def best(self, search: Search) -> tuple[float, Feature, float] | None:
+        """The candidate with the largest gain, scored on the network as it is; None where none improves the score."""
+        while self.entries:
+            gain, candidate, weight, moves = self.entries[0]
+            if moves == search.version:
+                self._pop()
+                return -gain, candidate, weight
+            stale = []
+            while self.entries and len(stale) < AT_ONCE and self.entries[0][3] != search.version:
+                stale.append(self._pop())
+            self._score(search, stale)
+        return None
+
+    def _pop(self) -> Feature:
+        candidate = heapq.heappop(self.entries)[1]
+        self.known.discard(candidate)
+        return candidate
+
+    def _score(self, search: Search, candidates: list[Feature]) -> None:
+        weights, gains = search.gains(candidates)
+        for candidate, weight, gain in zip(candidates, weights.tolist(), gains.tolist(), strict=True):
+            if gain > LEAST:
+                heapq.heappush(self.entries, (-gain, candidate, weight, search.version))
+                self.known.add(candidate)
+
+
+def grow(search: Search, state: dict[str, Any] | None, source: Source) -> None:
+    """Add the best candidate until none improves the score.
+
+    A gain falls, as a rule, while others enter, so a candidate is scored anew only when its old gain puts it first. Where the
+    heap is empty all candidates are scored once more with weights learned anew, and the search ends if none improves the score.
+    """
+    if state is None:
+        search.begin()
+        heap, fresh = Heap(), True
+        heap.add(search, source.all(search))
+    else:
+        heap, fresh = Heap((g, tuple(c), w, m) for g, c, w, m in state["heap"]), state["fresh"]
+    while True:
+        found = heap.best(search)
+        search.check_time()
+        if found is not None:
+            gain, candidate, weight = found
+            search.move(None, candidate, weight, gain)
+            fresh = False
+            heap.add(search, source.after(search, candidate))
+            if not search.relearning_due:
+                continue
+        elif fresh:
+            return
+        search.relearn()
+        if found is None:
+            fresh = True
+            heap.add(search, source.all(search))
+        search.save({"heap": heap.entries, "fresh": fresh})
