@@ -17,6 +17,7 @@ from undirected.errors import Unconverged
 
 if TYPE_CHECKING:
     from undirected.data.dataset import Dataset
+    from undirected.structure.search import Trace
     from undirected.weights.fit import WeightFit
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -179,15 +180,25 @@ def status_line(quiet: bool, first: str) -> Iterator[Callable[[str], None] | Non
         yield status.update
 
 
+class Progress:
+    """A line on the terminal that follows the solver, and the search before it."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self.show = show
+
+    def __call__(self, iteration: int, objective: float, violation: float) -> None:
+        self.show(f"weights: step {iteration}, objective {objective:,.2f}, violation {violation:.1e}")
+
+    def searching(self, trace: Trace) -> None:
+        point = trace.points[-1]
+        self.show(f"search: {point.n_moves:,} moves, {point.n_features:,} features, score {point.score:,.1f}, {trace.n_scored:,} candidates")
+
+
 @contextmanager
-def solver_progress(quiet: bool) -> Iterator[Callable[[int, float, float], None] | None]:
-    """A line on the terminal that follows the solver."""
+def solver_progress(quiet: bool) -> Iterator[Progress | None]:
+    """A line on the terminal that follows the work; None where nobody would see it."""
     with status_line(quiet, "preparing ...") as show:
-        yield show and (
-            lambda iteration, objective, violation: show(
-                f"weights: step {iteration}, objective {objective:,.2f}, violation {violation:.1e}"
-            )
-        )
+        yield None if show is None else Progress(show)
 
 
 @contextmanager

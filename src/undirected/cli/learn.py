@@ -19,6 +19,7 @@ Examples:
   undirected learn nltcs -a gssl --l1 1 --sd 0.5 --valid nltcs:valid -o net.json
   undirected learn survey.csv -a dtsl --conversion prune-5 --sd 0.5 -o net.json
   undirected learn symptoms.csv -a l1 -o net.json         (a graph chosen by EBIC)
+  undirected learn nltcs -a blm --alpha 1 --checkpoint nltcs.search -o net.json
   undirected learn nltcs -a dtsl --tune --valid nltcs:valid --ledger nltcs.jsonl -o net.json
   undirected learn baskets.txt --format basket --time-budget 60s -o net.json
 """
@@ -123,6 +124,10 @@ def _details(learner: Any, lines: list[str]) -> dict[str, Any]:
     if hasattr(learner, "trees_"):
         lines.append(f"trees with {learner.trees_.n_leaves:,} leaves, kappa {learner.kappa_:g}")
         return {"n_leaves": learner.trees_.n_leaves, "kappa": learner.kappa_}
+    if hasattr(learner, "trace_"):
+        trace = learner.trace_
+        lines.append(f"search: {trace}")
+        return {"search": trace.points[-1]._asdict() | {"n_scored": trace.n_scored, "stopped_by": trace.stopped_by}}
     if hasattr(learner, "picked_"):
         lines.append(
             f"the regressions picked {int(learner.picked_.sum()):,} of {learner.picked_.size - len(learner.picked_):,} coefficients"

@@ -1,0 +1,280 @@
+"""The learners that search: what they do step by step, what they find, how they stop and go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from sklearn.base import clone
+
+from undirected import BLM, BUSL, DTBLM, Dataset, DellaPietra, Domain, FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, tune
+from undirected.errors import FormatError, ParameterError, Unconverged
+from undirected.structure import search as search_module
+from undirected.structure.busl import Independence, blankets
+from undirected.structure.search import Search
+
+LEARNERS = {
+    "blm": BLM(alpha=2, nearest=(1, 5, 25)),
+    "dt-blm": DTBLM(alpha=2, kappa=1.0),
+    "dp": DellaPietra(alpha=2),
+    "busl": BUSL(alpha=2),
+}
+A, B, C, D, E = (2 * v + 1 for v in range(5))
+
+
+@pytest.fixture
+def five():
+    """Rows 11100 and 11010 twenty times each, 00000 forty times, 00001 ten times."""
+    codes = [[1, 1, 1, 0, 0]] * 20 + [[1, 1, 0, 1, 0]] * 20 + [[0, 0, 0, 0, 0]] * 40 + [[0, 0, 0, 0, 1]] * 10
+    return Dataset(Domain.from_sizes([2] * 5), np.array(codes))
+
+
+@pytest.fixture(scope="module")
+def triple():
+    """Five variables; the first three interact as a triple alone, the last two as a pair."""
+    domain = Domain.from_sizes([2] * 5)
+    features = FeatureSet.from_lists([[A, B, C], [D, E], *([v] for v in (A, B, C, D, E))], domain)
+    return datasets.exact_sample(MarkovNetwork(features, [2.5, 2.0, -0.5, -0.5, -0.5, -1.0, -1.0]), 8000, seed=3)
+
+
+@pytest.fixture
+def moves(monkeypatch):
+    """A record of all moves: feature, the one in its place, gain."""
+    record = []
+    original = Search.move
+
+    def recorded(self, feature, other, weight, gain):
+        record.append((feature, other, gain))
+        original(self, feature, other, weight, gain)
+
+    monkeypatch.setattr(Search, "move", recorded)
+    return record
+
+
+def by_brute_force(data, weights, new, alpha):
+    """The gain of one more feature: the objective as a function of its weight, minimised by scipy."""
+    features = FeatureSet.from_lists([*weights, new], data.domain)
+    objective = PseudoLikelihood(features, data, 1)
+    held = list(weights.values())
+
+    def value(w):
+        full = np.array([*held, w])
+        return objective.evaluate(full)[0] + 0.5 * (full**2).sum()
+
+    return value(0.0) - minimize_scalar(value, bounds=(-20, 20), method="bounded", options={"xatol": 1e-8}).fun - alpha * len(new)
+
+
+def test_blm_takes_the_steps_worked_out_by_hand(five, moves):
+    """One nearest row, Hamming distance, positive literals.
+
+    The rows of two ones or more wait in sorted order: ABD, then ABC. The nearest row that ABD does not match is 11100, which
+    fails D alone: what is left is AB. A and B are always equal and 40 times of 90 true, so AB says far more than ABD, whose
+    context for A and B is half as large: AB enters in the place of ABD. ABC's nearest unmatched row is 11010, which fails C
+    alone; AB is in the network already, so ABC itself is left. It says that C is true in 20 of the 40 rows with A and B instead
+    of 20 in 90: about 20 log(0.5 / 0.222) + 20 log(0.5 / 0.778) = 7.4, and loses 1.25^2 / 2 = 0.8 to the prior. That pays
+    three literals at a price of 1 each, but not of 5. A second sweep changes nothing: AB has two variables and can only be
+    dropped, and of ABC only AB would be left.
+    """
+    BLM(alpha=1, nearest=(1,), distance="hamming", initial="positive").fit(five)
+    assert [(feature, other) for feature, other, _ in moves] == [(None, (A, B)), (None, (A, B, C))]
+    assert [gain for _, _, gain in moves] == [pytest.approx(53.4, abs=0.1), pytest.approx(7.4 - 0.8 - 3, abs=1.5)]
+    moves.clear()
+    BLM(alpha=5, nearest=(1,), distance="hamming", initial="positive").fit(five)
+    assert [(feature, other) for feature, other, _ in moves] == [(None, (A, B))]
+
+
+def test_gains_equal_brute_force(five):
+    search = Search(five, alpha=1.0, threads=1)
+    search.begin()
+    candidates = [(A, B), (A, B, C), (A, B, D), (D, C), (A, E)]
+    candidates = [tuple(sorted(c)) for c in candidates]
+    weights, gains, _ = search.kernel.gains(
+        *(lambda f: (f.start, f.literals))(FeatureSet._flat(candidates, five.domain)), np.full(5, -1, np.int32),
+        np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), 0.0, 1.0, 1.0, True, 1,
+    )  # fmt: skip
+    expected = [by_brute_force(five, search.weights, c, 1.0) for c in candidates]
+    np.testing.assert_allclose(gains, expected, atol=1e-5)
+    # The bound that spares hopeless candidates never hides one that gains.
+    kept = search.gains(candidates)[1]
+    np.testing.assert_array_equal(np.isfinite(kept) & (kept > 0), [g > 0 for g in expected][:3] + [False, False])
+    assert (weights[:3] > 0).all()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_score_never_falls(name, triple, moves):
+    learner = LEARNERS[name].fit(triple)
+    assert moves
+    assert all(gain > 0 for _, _, gain in moves)
+    scores = [point.score for point in learner.trace_.points]
+    assert all(later >= earlier - 1e-6 * abs(earlier) for earlier, later in zip(scores, scores[1:], strict=False))
+    assert learner.trace_.stopped_by == "converged"
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_planted_triple_is_found(name, triple):
+    """8,000 rows, a triple of weight 2.5 and a pair of weight 2: at a price of 10 a literal every learner finds the graph, and
+    those that use positive literals alone the features."""
+    learner = clone(LEARNERS[name]).set_params(alpha=10, **({"initial": "positive"} if name == "blm" else {}))
+    found = set(learner.fit(triple).network_.features)
+    edges = {pair for f in found for pair in combinations(sorted(literal // 2 for literal in f), 2)}
+    assert edges == {(0, 1), (0, 2), (1, 2), (3, 4)}
+    assert name == "dt-blm" or {(A, B, C), (D, E)} <= found
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_weights_equal_repeated_rows(name, triple):
+    some = triple.subset(np.arange(600))
+    repeated = Dataset(some.domain, np.repeat(some.codes, 2, axis=0))
+    weighted = Dataset(some.domain, some.codes, np.full(600, 2.0))
+    one, other = (LEARNERS[name].fit(data).network_ for data in (repeated, weighted))
+    assert one.features == other.features
+    np.testing.assert_allclose(one.weights, other.weights, atol=1e-12)
+
+
+def test_blankets_of_a_chain():
+    """A - B - C - D with couplings of 2, 5,000 rows: the blanket of each is its neighbours."""
+    domain = Domain.from_sizes([2] * 4)
+    features = FeatureSet.from_lists([[A, B], [B, C], [C, D], [A], [B], [C], [D]], domain)
+    data = datasets.exact_sample(MarkovNetwork(features, [2.0, 2.0, 2.0, -1.0, -2.0, -2.0, -1.0]), 5000, seed=5)
+    assert blankets(data, 0.001) == [[1], [0, 2], [1, 3], [2]]
+
+
+def test_independence_equals_scipy(triple):
+    from scipy.stats import chi2_contingency
+
+    codes = triple.codes
+    p, strength = Independence(triple).given(0, [])
+    chi, expected, free, _ = chi2_contingency(np.histogram2d(codes[:, 0], codes[:, 3], bins=2)[0], correction=False)
+    assert (strength[3], p[3]) == (pytest.approx(chi / free), pytest.approx(expected))
+    p, strength = Independence(triple).given(0, [2])
+    parts = [chi2_contingency(np.histogram2d(*codes[codes[:, 2] == s][:, [0, 1]].T, bins=2)[0], correction=False)[0] for s in (0, 1)]
+    assert strength[1] == pytest.approx(sum(parts) / 2)
+
+
+def test_constant_columns_and_single_rows():
+    """Nothing to learn is no error."""
+    for codes in ([[0, 0, 0]], [[0, 1, 0]] * 5, [[1, 1, 1], [0, 0, 0]]):
+        data = Dataset(Domain.from_sizes([2, 2, 2]), np.array(codes))
+        for learner in LEARNERS.values():
+            assert np.isfinite(learner.fit(data).score(data))
+    one = Dataset(Domain.from_sizes([2]), np.array([[0], [1]]))
+    for learner in LEARNERS.values():
+        assert len(learner.fit(one).network_.features) == 1
+
+
+def test_the_time_budget_stops_the_search():
+    data = datasets.load("digits")
+    with pytest.warns(Unconverged, match="stopped by time"):
+        learner = BLM(alpha=0.1, time_budget=0.5).fit(data)
+    assert learner.trace_.stopped_by == "time"
+    assert learner.score(data) > -40
+
+
+class Kill(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_search_goes_on_from_its_checkpoint(name, triple, tmp_path, monkeypatch):
+    """Stopped after each of its savings in turn, a search ends as if nothing had happened."""
+    monkeypatch.setattr(search_module, "SAVE_EVERY", 0.0)
+    data = triple.subset(np.arange(2000))
+    learner = clone(LEARNERS[name]).set_params(relearn_every=1, alpha=0.5)
+    undisturbed = learner.set_params(checkpoint=None).fit(data)
+    original = Search.save
+    file = tmp_path / "search.json"
+    learner.set_params(checkpoint=file)
+    kills = 0
+
+    def save(self, state, finished=False):
+        original(self, state, finished)
+        if not finished:
+            raise Kill
+
+    monkeypatch.setattr(Search, "save", save)
+    while True:
+        try:
+            learner.fit(data)
+            break
+        except Kill:
+            kills += 1
+    assert kills > 2
+    assert learner.network_.features == undisturbed.network_.features
+    np.testing.assert_array_equal(learner.network_.weights, undisturbed.network_.weights)
+    assert learner.trace_.points[-1].n_moves == undisturbed.trace_.points[-1].n_moves
+
+
+def test_a_killed_command_goes_on(tmp_path):
+    """SIGKILL in the middle; the command, started again, writes the network of an undisturbed run."""
+    command = [sys.executable, "-m", "undirected.cli.main", "learn", "digits", "-a", "dp", "--alpha", "10", "--relearn-every", "25", "-q"]
+    code = "import undirected.structure.search as s; s.SAVE_EVERY = 0.0; from undirected.cli.main import main; main()"
+    command[1:3] = ["-c", code]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    file = tmp_path / "search.json"
+    subprocess.run([*command, "-o", tmp_path / "whole.json"], env=environment, check=True, capture_output=True)
+    process = subprocess.Popen([*command, "--checkpoint", file, "-o", tmp_path / "late.json"], env=environment)
+    while process.poll() is None and not (file.exists() and json.loads(file.read_text())["n_moves"] > 60):
+        time.sleep(0.02)
+    assert process.poll() is None, "the search was over before it could be killed"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    subprocess.run([*command, "--checkpoint", file, "-o", tmp_path / "late.json"], env=environment, check=True, capture_output=True)
+    assert (tmp_path / "late.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+
+
+def test_checkpoints_of_others_are_refused(triple, tmp_path):
+    file = tmp_path / "search.json"
+    DellaPietra(alpha=50, checkpoint=file).fit(triple)
+    with pytest.raises(FormatError, match="other data or with other settings"):
+        DellaPietra(alpha=20, checkpoint=file).fit(triple)
+    file.write_text("{")
+    with pytest.raises(FormatError, match="not a checkpoint"):
+        DellaPietra(alpha=50, checkpoint=file).fit(triple)
+
+
+def test_tuning_keeps_finished_searches(triple, tmp_path, monkeypatch):
+    """A second tuning with the same ledger searches nothing again, and ends with the same network."""
+    train, valid = triple.subset(np.arange(1500)), triple.subset(np.arange(1500, 2500))
+    grid = {"alpha": [5.0, 1.0], "sd": [0.5, 1.0]}
+    first = tune(BLM(), grid, train, valid, ledger=tmp_path / "ledger.jsonl")
+    assert len(list((tmp_path / "ledger.searches").iterdir())) == 2
+    (tmp_path / "ledger.jsonl").unlink()
+
+    def nothing(self, search, state):
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(BLM, "explore", nothing)
+    second = tune(BLM(), grid, train, valid, ledger=tmp_path / "ledger.jsonl")
+    assert first.settings == second.settings
+    np.testing.assert_array_equal(first.learner.network_.weights, second.learner.network_.weights)
+
+
+def test_wrong_parameters(five):
+    for learner, what in (
+        (BLM(alpha=-1), "alpha"),
+        (BLM(nearest=()), "nearest"),
+        (BLM(distance="far"), "distance"),
+        (BLM(power=0), "power"),
+        (BLM(initial="none"), "initial"),
+        (BLM(relearn_every=0), "relearn_every"),
+        (DellaPietra(search_sd=0.0), "search_sd"),
+        (DellaPietra(max_length=1), "max_length"),
+        (BUSL(level=1.0), "level"),
+        (DTBLM(distance="far"), "distance"),
+    ):
+        with pytest.raises(ParameterError, match=what):
+            learner.fit(five)
+
+
+def test_the_trace_can_be_drawn(triple):
+    figure = DellaPietra(alpha=2).fit(triple).trace_.plot()
+    assert len(figure.axes) == 2
+    assert len(figure.axes[0].lines[0].get_xdata()) > 1
