@@ -191,7 +191,9 @@ class Progress:
 
     def searching(self, trace: Trace) -> None:
         point = trace.points[-1]
-        self.show(f"search: {point.n_moves:,} moves, {point.n_features:,} features, score {point.score:,.1f}, {trace.n_scored:,} candidates")
+        self.show(
+            f"search: {point.n_moves:,} moves, {point.n_features:,} features, score {point.score:,.1f}, {trace.n_scored:,} candidates"
+        )
 
 
 @contextmanager

@@ -38,23 +38,35 @@ class NumberOr(click.ParamType):  # type: ignore[type-arg]
 learner_options = common.options(
     click.option("--n-generated", type=click.IntRange(1), help="gssl: length of the list of candidates (1000000)."),
     click.option("--threshold", type=click.IntRange(0), help="gssl: keep candidates generated more often than this (1)."),
-    click.option("--initial", type=click.Choice(["auto", "all", "positive"]), help="gssl, blm: rows as all literals, or only true ones (auto)."),
+    click.option(
+        "--initial", type=click.Choice(["auto", "all", "positive"]), help="gssl, blm: rows as all literals, or only true ones (auto)."
+    ),
     click.option(
         "--conversion",
         type=click.Choice(["default", "prune", "prune-10", "prune-5", "nonzero"]),
         help="dtsl, dt+l1, dt-blm: how trees become features (prune).",
     ),
-    click.option("--kappa", type=NumberOr("auto"), help="dtsl, dt+l1, dt-blm: the smaller, the smaller the trees (0.01); auto: by held-out rows."),
-    click.option("--min-rows", type=click.FloatRange(0, min_open=True), help="dtsl, dt+l1, dt-blm: rows that each side of a split needs (10)."),
+    click.option(
+        "--kappa", type=NumberOr("auto"), help="dtsl, dt+l1, dt-blm: the smaller, the smaller the trees (0.01); auto: by held-out rows."
+    ),
+    click.option(
+        "--min-rows", type=click.FloatRange(0, min_open=True), help="dtsl, dt+l1, dt-blm: rows that each side of a split needs (10)."
+    ),
     click.option("--C", "C", type=NumberOr("ebic"), help="l1, dt+l1: one over the penalty of the regressions (ebic)."),
     click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and)."),
     click.option("--gamma", type=click.FloatRange(0), help="l1, dt+l1: strictness of ebic (0.25)."),
     click.option("--alpha", type=click.FloatRange(0), help="blm, dt-blm, dp, busl: price of a literal in the search's score (5)."),
-    click.option("--search-sd", type=common.Deviation(), help="blm, dt-blm, dp, busl: prior of the weights during the search (that of --sd)."),
+    click.option(
+        "--search-sd", type=common.Deviation(), help="blm, dt-blm, dp, busl: prior of the weights during the search (that of --sd)."
+    ),
     click.option("--distance", type=click.Choice(["gvdm", "hamming"]), help="blm, dt-blm: which rows are near a feature (gvdm)."),
     click.option("--max-length", type=click.IntRange(2), help="dp, busl: literals a feature may have (dp: any number, busl: 4)."),
-    click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="busl: significance level of the tests (0.01)."),
-    click.option("--relearn-every", type=NumberOr("auto", whole=True), help="blm, dt-blm, dp, busl: moves until all weights are relearned (auto)."),
+    click.option(
+        "--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="busl: significance level of the tests (0.01)."
+    ),
+    click.option(
+        "--relearn-every", type=NumberOr("auto", whole=True), help="blm, dt-blm, dp, busl: moves until all weights are relearned (auto)."
+    ),
     click.option("--checkpoint", type=click.Path(dir_okay=False), help="blm, dt-blm, dp, busl: a file from which a killed search goes on."),
 )
 

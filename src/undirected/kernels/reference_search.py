@@ -85,7 +85,9 @@ class Search:
         parts = self._parts(literals)
         match, near, missed = self._spot(parts)
         shared = (match & False, near & False) if without is None else self._spot(self._parts(without))[:2]
-        margin, sign, counts = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+        margin: list[Array] = [np.zeros(0)]
+        sign: list[Array] = [np.zeros(0)]
+        counts: list[Array] = [np.zeros(0)]
         for part, miss in zip(parts, missed, strict=True):
             if part[1].all():
                 continue  # nothing to choose between
@@ -101,9 +103,7 @@ class Search:
         l1: float, ridge: float, alpha: float, all: bool, threads: int,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         owners = [owner_literals[a:b] for a, b in zip(owner_start[:-1], owner_start[1:], strict=True)]
-        present = [
-            _gain(self._entries(own, own, w), w, l1, ridge) - alpha * len(own) for own, w in zip(owners, owner_weight, strict=True)
-        ]
+        present = [_gain(self._entries(own, own, w), w, l1, ridge) - alpha * len(own) for own, w in zip(owners, owner_weight, strict=True)]
         weight, gain = np.zeros(len(owner)), np.zeros(len(owner))
         for c, o in enumerate(owner):
             replaced = (None, 0.0) if o < 0 else (owners[o], owner_weight[o])
@@ -147,7 +147,7 @@ class Search:
             distance = np.zeros(len(self.row_weight), np.float32)
             for p, (v, allowed) in enumerate(parts):
                 for s in np.flatnonzero(~allowed):
-                    distance += self.truth[self.base[v] + s] * self._apart(parts, p, s, together, power)
+                    distance += self.truth[self.base[v] + s] * self._apart(parts, p, int(s), together, power)
             rows = np.flatnonzero(~match)
             rows = rows[np.lexsort((rows, distance[rows]))]
             reached = np.cumsum(self.row_weight[rows])

@@ -138,15 +138,22 @@ def check_generalising(nearest: Sequence[int], distance: str, power: int) -> Non
 
 
 def bottom_up(
-    search: Search, state: dict[str, Any] | None, initial: Iterable[Feature], waiting: bool, nearest: Sequence[int], distance: str, power: int
+    search: Search,
+    state: dict[str, Any] | None,
+    initial: Iterable[Feature],
+    waiting: bool,
+    nearest: Sequence[int],
+    distance: str,
+    power: int,
 ) -> None:
     """Sweeps over all features but the atomic ones, each replaced by its best generalisation, or dropped, where that improves
     the score; until a sweep changes nothing. Features that are ``waiting`` are outside the network until one of their
     generalisations, or the feature itself, improves the score by entering it."""
     generaliser = Generaliser(search, nearest, distance, power)
     if state is None:
-        order: list[Feature | None] = list(initial)
-        search.begin(() if waiting else order)
+        given = list(initial)
+        search.begin(() if waiting else given)
+        order: list[Feature | None] = [*given]
         position, moves = 0, 0
     else:
         order, position, moves = [None if f is None else tuple(f) for f in state["order"]], state["position"], state["moves"]

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from undirected.data.dataset import Dataset
-from undirected.features.feature_set import FeatureSet
 from undirected.network.network import MEMORY
 from undirected.structure.blm import NEAREST, bottom_up, check_generalising
 from undirected.structure.dtsl import DTSL

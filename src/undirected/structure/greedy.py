@@ -43,7 +43,7 @@ class Heap:
             if moves == search.version:
                 self._pop()
                 return -gain, candidate, weight
-            stale = []
+            stale: list[Feature] = []
             while self.entries and len(stale) < AT_ONCE and self.entries[0][3] != search.version:
                 stale.append(self._pop())
             self._score(search, stale)

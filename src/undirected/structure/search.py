@@ -62,7 +62,7 @@ class Trace:
         )
 
 
-class Stopped(Exception):  # noqa: N818 - not an error
+class Stopped(Exception):
     """The time is up or the user has interrupted; ``why`` says which."""
 
     def __init__(self, why: str) -> None:
@@ -137,7 +137,8 @@ class Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Unconverged)
             fit = fit_weights(
-                features, self.data, self.l1, self.sd, tol=self.tol, start=start, threads=self.threads, memory=self.memory, time_budget=left,
+                features, self.data, self.l1, self.sd, tol=self.tol, start=start, threads=self.threads, memory=self.memory,
+                time_budget=left,
             )  # fmt: skip
         self.n_literals = int(features.lengths.sum())
         self.weights = dict(zip(self.weights, fit.weights.tolist(), strict=True))
@@ -160,7 +161,9 @@ class Search:
         """Best weight, and gain in score, of adding each candidate on its own."""
         return self._gains(candidates, np.full(len(candidates), -1, dtype=np.int32), [])[:2]
 
-    def replacements(self, features: Sequence[Feature], candidates: Sequence[Sequence[Feature]]) -> list[tuple[float, Feature | None, float]]:
+    def replacements(
+        self, features: Sequence[Feature], candidates: Sequence[Sequence[Feature]]
+    ) -> list[tuple[float, Feature | None, float]]:
         """For each feature the best of: one of its candidates in its place, or nothing there. Gain in score, the candidate (None
         for nothing), and its weight. Candidates that the network already has are left out. A feature that is not in the
         network itself leaves nothing behind: its candidates would be added."""

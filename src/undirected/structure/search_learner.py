@@ -128,8 +128,8 @@ class SearchLearner(Learner):
             raise ParameterError(f"alpha={self.alpha}: the penalty of a literal must be zero or more")
         if self.search_sd is not None and not self.search_sd > 0:
             raise ParameterError(f"search_sd={self.search_sd}: a standard deviation must be above zero (None: that of the weights)")
-        whole = isinstance(self.relearn_every, int | np.integer) and not isinstance(self.relearn_every, bool)
-        if self.relearn_every != "auto" and not (whole and self.relearn_every >= 1):
+        every = self.relearn_every
+        if every != "auto" and (not isinstance(every, int | np.integer) or isinstance(every, bool) or every < 1):
             raise ParameterError(f"relearn_every={self.relearn_every!r}: a whole number of moves from 1 on, or 'auto'")
 
 
