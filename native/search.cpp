@@ -420,15 +420,15 @@ Generalised Search::generalise(const Features& features, const double* together,
     return out;
 }
 
-// Probabilities of the extra literals in the 64 rows of a word: [64][n_extra].
-void Search::probabilities(std::int64_t word, const std::int32_t* extra, std::int64_t n_extra, double* out) const {
+// Probabilities of the extra literals in some of the 64 rows of a word: [64][n_extra].
+void Search::probabilities(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, double* out) const {
     for (std::int64_t k = 0; k < n_extra; ++k) {
         const std::int32_t v = literal_variable_[extra[k]], state = extra[k] - base_[v];
         const double* logit = logits_.data() + first_lane_[v] * stride_ + word * 64;
-        for (int r = 0; r < 64; ++r) {
+        for_bits(rows, 0, [&](std::int64_t r) {
             const double minus = n_states_[v] == 2 ? (state ? -logit[r] : logit[r]) : log_sum(logit + r, stride_, n_states_[v]) - logit[state * stride_ + r];
             out[r * n_extra + k] = n_states_[v] == 2 ? 1 / (1 + std::exp(minus)) : std::exp(-minus);
-        }
+        });
     }
 }
 
@@ -444,24 +444,33 @@ void Search::screen_some(const Features& features, std::int64_t first, std::int6
     std::vector<double> p(64 * n_extra);
     std::vector<float> residual(64 * n_extra), variance(64 * n_extra), sum(n_extra), square(n_extra);
     std::vector<std::int32_t> held, held_start(65);
+    std::vector<std::uint64_t> word(n_extra);
     for (std::int64_t w = 0; w < n_words_; ++w) {
-        std::uint64_t any = 0;
-        for (const Spot& spot : spots) any |= spot.match[w] | spot.near[w];
+        std::uint64_t matched = 0, any = 0;
+        for (const Spot& spot : spots) {
+            matched |= spot.match[w];
+            any |= spot.near[w];
+        }
+        any |= matched;
         if (!any) continue;
-        probabilities(w, extra, n_extra, p.data());
+        for (std::int64_t k = 0; k < n_extra; ++k) word[k] = columns_[std::int64_t(extra[k]) * n_words_ + w];
         held.clear();
         for (int r = 0; r < 64; ++r) {  // the extra literals that hold in each row
             held_start[r] = std::int32_t(held.size());
-            const float c = row_weight_single_[w * 64 + r];
-            for (std::int64_t k = 0; k < n_extra; ++k) {
-                const bool holds = columns_[std::int64_t(extra[k]) * n_words_ + w] >> r & 1;
-                const double at = p[r * n_extra + k];
-                residual[r * n_extra + k] = c * float((holds ? 1.0 : 0.0) - at);
-                variance[r * n_extra + k] = c * float(at * (1 - at));
-                if (holds) held.push_back(std::int32_t(k));
-            }
+            if (any >> r & 1)
+                for (std::int64_t k = 0; k < n_extra; ++k)
+                    if (word[k] >> r & 1) held.push_back(std::int32_t(k));
         }
         held_start[64] = std::int32_t(held.size());
+        probabilities(w, matched, extra, n_extra, p.data());
+        for_bits(matched, 0, [&](std::int64_t r) {
+            const float c = row_weight_single_[w * 64 + r];
+            for (std::int64_t k = 0; k < n_extra; ++k) {
+                const double at = p[r * n_extra + k];
+                residual[r * n_extra + k] = c * float(double(word[k] >> r & 1) - at);
+                variance[r * n_extra + k] = c * float(at * (1 - at));
+            }
+        });
         for (std::int64_t j = first; j < last; ++j) {
             const Spot& spot = spots[j - first];
             double *gradient = out.gradient.data() + j * n_extra, *curvature = out.curvature.data() + j * n_extra, *support = out.support.data() + j * n_extra;

@@ -75,7 +75,7 @@ private:
     double best_weight(const Entries& entries, double l1, double ridge, double least) const;
     double gain_at(const Entries& entries, double weight, double l1, double ridge) const;
     void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, Screened& out) const;
-    void probabilities(std::int64_t word, const std::int32_t* extra, std::int64_t n_extra, double* out) const;
+    void probabilities(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, double* out) const;
 
     std::int64_t n_rows_, n_words_, stride_;
     std::int32_t n_variables_, n_literals_;

@@ -76,7 +76,7 @@ class BUSL(SearchLearner):
     """
 
     relearn_share: ClassVar[float] = 0.01
-    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": ALPHAS, "sd": [0.1, 1.0, 10.0]}
+    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": sorted(ALPHAS, reverse=True), "sd": [0.1, 1.0, 10.0]}
     quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.1, 1.0]}
 
     def __init__(
@@ -128,8 +128,8 @@ class CliqueConjunctions:
         literals = [range(int(domain.base[v]) + 1, int(domain.base[v + 1])) for v in range(len(domain))]
         self.features = [f for variables in sorted(seen) for f in itertools.product(*(literals[v] for v in variables))]
 
-    def all(self, search: Search) -> Iterable[Feature]:
-        return self.features
+    def stages(self, search: Search) -> Iterable[Iterable[Feature]]:
+        yield self.features
 
     def after(self, search: Search, new: Feature) -> Iterable[Feature]:
         return ()

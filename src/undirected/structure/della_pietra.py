@@ -74,7 +74,7 @@ class DellaPietra(SearchLearner):
     """
 
     relearn_share: ClassVar[float] = 0.01
-    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": ALPHAS, "sd": [0.1, 1.0, 10.0]}
+    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": sorted(ALPHAS, reverse=True), "sd": [0.1, 1.0, 10.0]}
     quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.1, 1.0]}
 
     def __init__(
@@ -113,15 +113,14 @@ class Conjunctions:
 
     def __init__(self, search: Search, max_length: int | None) -> None:
         self.extra = np.array([f[0] for f in search.atoms], dtype=np.int32)
-        self.variable = search.domain.literal_variable
+        self.variable: list[int] = search.domain.literal_variable.tolist()
         self.most = len(search.domain) if max_length is None else max_length
 
-    def all(self, search: Search) -> Iterable[Feature]:
+    def stages(self, search: Search) -> Iterable[Iterable[Feature]]:
         features = list(search.weights)
-        yield from self._extended(search, features)
+        yield self._extended(search, features)
         long = [f for f in features if len(f) > 1]
-        for k, f in enumerate(long):
-            yield from self._joined(f, long[:k])
+        yield (joined for k, f in enumerate(long) for joined in self._joined(f, long[:k]))
 
     def after(self, search: Search, new: Feature) -> Iterable[Feature]:
         yield from self._extended(search, [new])
@@ -151,11 +150,11 @@ class Conjunctions:
 
     def _join(self, one: Feature, other: Feature) -> Feature | None:
         """The conjunction, unless it is one of the two, a contradiction, or too long."""
-        both = sorted({*one, *other})
-        if len(both) in (len(one), len(other)) or len(both) > self.most:
+        both = {*one, *other}
+        n = len(both)
+        if n == len(one) or n == len(other) or n > self.most or len({self.variable[literal] for literal in both}) < n:
             return None
-        variables = self.variable[both].tolist()
-        return tuple(both) if len(set(variables)) == len(both) else None
+        return tuple(sorted(both))
 
 
 def check_length(max_length: int | None) -> None:

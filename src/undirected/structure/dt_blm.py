@@ -23,6 +23,8 @@ class DTBLM(SearchLearner):
     ----------
     alpha, search_sd, nearest, distance, power, relearn_every, checkpoint
         As in `BLM`.
+    start : {"learned", "waiting"}
+        As in `BLM`; here the trees' features are in the network from the beginning, as in the paper.
     conversion, kappa, min_rows, random_state
         As in `DTSL`.
     l1, sd : float
@@ -46,7 +48,7 @@ class DTBLM(SearchLearner):
     Lowd and Davis, "Improving Markov Network Structure Learning Using Decision Trees", JMLR 15, 2014, Section 5, Algorithms 3
     and 4. `tune` first tunes `DTSL` on its own and starts from the features of its best setting, as in the paper.
 
-    Deviations: those of `BLM`; a literal that excludes a state stays or goes with the other literals on its variable.
+    Deviations: those of `BLM` but the first; a literal that excludes a state stays or goes with the other literals on its variable.
 
     Examples
     --------
@@ -57,7 +59,7 @@ class DTBLM(SearchLearner):
     """
 
     # The price of a literal is small beside that of the other searches: trees give many features that each do a little.
-    paper_grid: ClassVar[Grid] = {"search_sd": [0.1, 1.0, 10.0], "alpha": [0.5, 0.1, 2.0, 1.0, 5.0], **DTSL.paper_grid}
+    paper_grid: ClassVar[Grid] = {"search_sd": [0.1, 1.0, 10.0], "alpha": [0.1, 0.5, 1.0, 2.0, 5.0], **DTSL.paper_grid}
     quick_grid: ClassVar[Grid] = {"search_sd": [0.1], "alpha": [0.5], **DTSL.quick_grid}
 
     def __init__(
@@ -67,6 +69,7 @@ class DTBLM(SearchLearner):
         nearest: Sequence[int] = NEAREST,
         distance: str = "gvdm",
         power: int = 1,
+        start: str = "learned",
         conversion: str = "prune",
         kappa: float | str = 0.01,
         min_rows: float = 10,
@@ -90,13 +93,15 @@ class DTBLM(SearchLearner):
         self.nearest = nearest
         self.distance = distance
         self.power = power
+        self.start = start
         self.conversion = conversion
         self.kappa = kappa
         self.min_rows = min_rows
         self.random_state = random_state
 
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
-        bottom_up(search, state, self._initial_features(search.data), True, self.nearest, self.distance, self.power)
+        waiting = self.start == "waiting"
+        bottom_up(search, state, self._initial_features(search.data), waiting, self.nearest, self.distance, self.power)
 
     def _initial_features(self, data: Dataset) -> Iterable[Feature]:
         features = self._trees().propose(data)
@@ -121,4 +126,4 @@ class DTBLM(SearchLearner):
 
     def _check(self) -> None:
         super()._check()
-        check_generalising(self.nearest, self.distance, self.power)
+        check_generalising(self.nearest, self.distance, self.power, self.start)

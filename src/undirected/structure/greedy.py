@@ -15,8 +15,8 @@ PIECE = 20_000  # candidates scored in one call
 class Source(Protocol):
     """Where candidates come from."""
 
-    def all(self, search: Search) -> Iterable[Feature]:
-        """Every candidate of the network as it is."""
+    def stages(self, search: Search) -> Iterable[Iterable[Feature]]:
+        """Every candidate of the network as it is, the costly ones last: a stage is looked at if those before it have nothing."""
 
     def after(self, search: Search, new: Feature) -> Iterable[Feature]:
         """Those that a feature brings with it by entering."""
@@ -35,6 +35,13 @@ class Heap:
         for at in range(0, len(new), PIECE):
             self._score(search, new[at : at + PIECE])
             search.check_time()
+
+    def fill(self, search: Search, source: Source) -> None:
+        """The candidates of the first stage that has one worth its price."""
+        for stage in source.stages(search):
+            self.add(search, stage)
+            if self.entries:
+                return
 
     def best(self, search: Search) -> tuple[float, Feature, float] | None:
         """The candidate with the largest gain, scored on the network as it is; None where none improves the score."""
@@ -66,12 +73,12 @@ def grow(search: Search, state: dict[str, Any] | None, source: Source) -> None:
     """Add the best candidate until none improves the score.
 
     A gain falls, as a rule, while others enter, so a candidate is scored anew only when its old gain puts it first. Where the
-    heap is empty all candidates are scored once more with weights learned anew, and the search ends if none improves the score.
+    heap is empty candidates are scored once more with weights learned anew, and the search ends if none at all improves the score.
     """
     if state is None:
         search.begin()
         heap, fresh = Heap(), True
-        heap.add(search, source.all(search))
+        heap.fill(search, source)
     else:
         heap, fresh = Heap((g, tuple(c), w, m) for g, c, w, m in state["heap"]), state["fresh"]
     while True:
@@ -89,5 +96,5 @@ def grow(search: Search, state: dict[str, Any] | None, source: Source) -> None:
         search.relearn()
         if found is None:
             fresh = True
-            heap.add(search, source.all(search))
+            heap.fill(search, source)
         search.save({"heap": heap.entries, "fresh": fresh})
