@@ -55,9 +55,13 @@ learner_options = common.options(
     click.option("--C", "C", type=NumberOr("ebic"), help="l1, dt+l1: one over the penalty of the regressions (ebic)."),
     click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and)."),
     click.option("--gamma", type=click.FloatRange(0), help="l1, dt+l1: strictness of ebic (0.25)."),
-    click.option("--alpha", type=click.FloatRange(0), help="blm, dt-blm, dp, busl: price of a literal in the search's score (5)."),
     click.option(
-        "--search-sd", type=common.Deviation(), help="blm, dt-blm, dp, busl: prior of the weights during the search (that of --sd)."
+        "--alpha", type=click.FloatRange(0), help="blm, dt-blm, dp, busl: price of a literal in the search's score (5; dt-blm: 0.5)."
+    ),
+    click.option(
+        "--search-sd",
+        type=common.Deviation(),
+        help="blm, dt-blm, dp, busl: prior of the weights during the search (that of --sd; dt-blm: 0.1).",
     ),
     click.option("--distance", type=click.Choice(["gvdm", "hamming"]), help="blm, dt-blm: which rows are near a feature (gvdm)."),
     click.option("--max-length", type=click.IntRange(2), help="dp, busl: literals a feature may have (dp: any number, busl: 4)."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import networkx as nx
@@ -76,7 +76,7 @@ class BUSL(SearchLearner):
     """
 
     relearn_share: ClassVar[float] = 0.01
-    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": sorted(ALPHAS, reverse=True), "sd": [0.1, 1.0, 10.0]}
+    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": ALPHAS, "sd": [0.1, 1.0, 10.0]}
     quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.1, 1.0]}
 
     def __init__(
@@ -105,7 +105,9 @@ class BUSL(SearchLearner):
         self.max_length = max_length
 
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
-        self.blankets_ = blankets(search.data, self.level)
+        if state is None:
+            search.begin()  # something to return if time runs out among the tests
+        self.blankets_ = blankets(search.data, self.level, search.check_time)
         grow(search, state, CliqueConjunctions(search.data, self.blankets_, self.max_length))
 
     def _check(self) -> None:
@@ -135,15 +137,19 @@ class CliqueConjunctions:
         return ()
 
 
-def blankets(data: Dataset, level: float) -> list[list[int]]:
-    """Grow-shrink: variables that depend on the target given those found so far, strongest first; then out with the needless."""
+def blankets(data: Dataset, level: float, check: Callable[[], None] = lambda: None) -> list[list[int]]:
+    """Grow-shrink: variables that depend on the target given those found so far, strongest first; then out with the needless.
+
+    ``check`` is called between tests, and may end the work by raising.
+    """
     tests = Independence(data)
-    return [_blanket(tests, v, level) for v in range(len(data.domain))]
+    return [_blanket(tests, v, level, check) for v in range(len(data.domain))]
 
 
-def _blanket(tests: Independence, target: int, level: float) -> list[int]:
+def _blanket(tests: Independence, target: int, level: float, check: Callable[[], None]) -> list[int]:
     found: list[int] = []
     while True:
+        check()
         p, strength = tests.given(target, found)
         p[[target, *found]] = 1.0
         dependent = np.flatnonzero(p < level)
@@ -163,32 +169,40 @@ class Independence:
     def __init__(self, data: Dataset) -> None:
         table, domain = data.distinct, data.domain
         self.codes, self.weights, self.domain = table.codes.astype(np.int64), table.weights, domain
-        n, width = self.codes.shape
-        literals = (self.codes + domain.base[:-1]).ravel()
-        self.held = sp.csr_matrix((np.ones(len(literals)), literals, np.arange(n + 1) * width), shape=(n, domain.n_literals))
+        # First states are left out: their counts follow from the others', and in most tables they are the frequent ones.
+        rows, variables = np.nonzero(self.codes)
+        self.states = np.setdiff1d(np.arange(domain.n_literals), domain.base[:-1])
+        columns = np.searchsorted(self.states, domain.base[variables] + self.codes[rows, variables])
+        self.held = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(table), len(self.states)))
 
     def given(self, target: int, strata: list[int]) -> tuple[Array, Array]:
         """P-value and chi-square over its degrees of freedom, for every variable; 1 and 0 where the rows do not suffice for a test."""
         n_states, base = self.domain.n_states, self.domain.base[:-1]
         own = int(n_states[target])
         stratum = np.zeros(len(self.codes), dtype=np.int64)
+        n_strata = 1
         for v in strata:
             stratum = stratum * int(n_states[v]) + self.codes[:, v]
-            stratum = np.unique(stratum, return_inverse=True)[1]
+            used = np.bincount(stratum) > 0
+            stratum = (np.cumsum(used) - 1)[stratum]
+            n_strata = int(used.sum())
+        enough = self.weights.sum() >= ROWS_A_CELL * n_strata * own * n_states
+        if not enough.any():
+            return np.ones(len(n_states)), np.zeros(len(n_states))
         group = stratum * own + self.codes[:, target]
-        n_strata = int(stratum.max(initial=0)) + 1
         rows = sp.csr_matrix((self.weights, (group, np.arange(len(group)))), shape=(n_strata * own, len(group)))
-        counts = np.asarray((rows @ self.held).todense()).reshape(n_strata, own, -1)  # stratum, state of the target, literal
+        by_target = np.bincount(group, weights=self.weights, minlength=n_strata * own).reshape(n_strata, own, 1)
+        counts = np.zeros((n_strata, own, self.domain.n_literals))  # stratum, state of the target, literal
+        counts[:, :, self.states] = np.asarray((rows @ self.held).todense()).reshape(n_strata, own, -1)
+        counts[:, :, base] = by_target - np.add.reduceat(counts, base, axis=2)
         by_literal = counts.sum(axis=1, keepdims=True)
-        by_target = counts[:, :, base[0] : base[0] + int(n_states[0])].sum(axis=2, keepdims=True)
         total = by_target.sum(axis=1, keepdims=True)
         expected = by_target * by_literal / np.maximum(total, 1e-300)
-        terms = np.where(expected > 0, (counts - expected) ** 2 / np.maximum(expected, 1e-300), 0).sum(axis=1)
+        terms = np.where(expected > 1e-9, (counts - expected) ** 2 / np.maximum(expected, 1e-300), 0).sum(axis=1)
         chi = np.add.reduceat(terms, base, axis=1).sum(axis=0)
         # Degrees of freedom count the states seen in each stratum.
-        seen = np.add.reduceat((by_literal[:, 0] > 0).astype(np.int64), base, axis=1)
+        seen = np.add.reduceat((by_literal[:, 0] > 1e-9).astype(np.int64), base, axis=1)
         free = ((seen - 1) * ((by_target[:, :, 0] > 0).sum(axis=1, keepdims=True) - 1)).sum(axis=0)
-        cells = n_strata * own * n_states
-        enough = (free > 0) & (self.weights.sum() >= ROWS_A_CELL * cells)
+        enough &= free > 0
         free = np.maximum(free, 1)
         return np.where(enough, chdtrc(free, chi), 1.0), np.where(enough, chi / free, 0.0)

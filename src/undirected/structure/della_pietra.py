@@ -74,7 +74,7 @@ class DellaPietra(SearchLearner):
     """
 
     relearn_share: ClassVar[float] = 0.01
-    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": sorted(ALPHAS, reverse=True), "sd": [0.1, 1.0, 10.0]}
+    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": ALPHAS, "sd": [0.1, 1.0, 10.0]}
     quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.1, 1.0]}
 
     def __init__(

@@ -64,8 +64,8 @@ class DTBLM(SearchLearner):
 
     def __init__(
         self,
-        alpha: float = 5.0,
-        search_sd: float | None = None,
+        alpha: float = 0.5,
+        search_sd: float | None = 0.1,
         nearest: Sequence[int] = NEAREST,
         distance: str = "gvdm",
         power: int = 1,

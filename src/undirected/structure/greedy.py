@@ -76,7 +76,8 @@ def grow(search: Search, state: dict[str, Any] | None, source: Source) -> None:
     heap is empty candidates are scored once more with weights learned anew, and the search ends if none at all improves the score.
     """
     if state is None:
-        search.begin()
+        if not search.weights:
+            search.begin()
         heap, fresh = Heap(), True
         heap.fill(search, source)
     else:

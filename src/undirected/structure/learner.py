@@ -120,7 +120,8 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         sample_weight
             One weight a row; a weight of two equals a repeated row.
         start
-            An earlier fit: if it has the same features, its weights are the start.
+            An earlier fit: if it has the same features, its weights are the start. A learner that searches takes its features,
+            too, and does not search again.
         """
         began = time.monotonic()
         data = self._training_table(X, sample_weight)

@@ -129,6 +129,11 @@ class Search:
         self.weights = dict.fromkeys((f for f in both if f), 0.0)
         self.relearn(cold=True)
 
+    def begin_bare(self) -> None:
+        """The atomic features with weights of zero, at no cost."""
+        self.weights, self.n_literals = dict.fromkeys(self.atoms, 0.0), len(self.atoms)
+        self._note(force=True)
+
     def relearn(self, cold: bool = False) -> None:
         """All weights together, from where they are; the logits are computed anew, so that rounding does not pile up."""
         features = self.features

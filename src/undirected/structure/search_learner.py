@@ -25,7 +25,7 @@ from undirected.weights.fit import WeightFit
 from undirected.weights.ledger import digest
 from undirected.weights.tuning import lasting_params
 
-ALPHAS = [1.0, 5.0, 2.0, 0.5, 10.0, 20.0]  # likely ones first, for the sake of time budgets
+ALPHAS = [5.0, 2.0, 1.0, 10.0, 20.0, 0.5]  # likely and cheap ones first, for the sake of time budgets
 
 
 class SearchLearner(Learner):
@@ -89,6 +89,8 @@ class SearchLearner(Learner):
             search.trace.stopped_by = stopped.why
         except KeyboardInterrupt:
             search.trace.stopped_by = "interrupt"
+        if not search.trace.points:  # stopped before there was a network
+            search.begin_bare()
         self.trace_ = search.trace
         if search.trace.stopped_by != "converged":
             warnings.warn(f"the search was stopped by {search.trace.stopped_by} after {search.n_moves:,} moves", Unconverged, stacklevel=4)
