@@ -16,7 +16,7 @@ namespace {
 
 constexpr double FARTHEST = 30;  // weights stay within, where neither prior nor data hold them back
 constexpr int NEWTON_STEPS = 60;
-constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 32;
+constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128;
 
 double log_sum(const double* from, std::int64_t stride, std::int32_t n) {
     double high = from[0];

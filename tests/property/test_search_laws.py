@@ -149,13 +149,13 @@ def test_the_two_kernels_agree(problem, data):
 @pytest.mark.parametrize("module", BACKENDS)
 @given(problem=problems(most_variables=4), data=st.data())
 def test_screened_slopes_are_derivatives(module, problem, data):
-    """Gradient and curvature of an extended feature at weight zero, against the objective's own."""
+    """The gradient of an extended feature at weight zero, against the objective's own, and its curvature by finite differences."""
     network, table = problem
     domain = table.domain
     features = [f for f in data.draw(feature_sets(domain)) if f]
     flat = FeatureSet._flat(features, domain)
     extra = np.arange(domain.n_literals, dtype=np.int32)
-    gradient, _, support = loaded(module, network, table).screen(flat.start, flat.literals, extra, 1)
+    gradient, curvature, support = loaded(module, network, table).screen(flat.start, flat.literals, extra, 1)
     for j, f in enumerate(features):
         for literal in extra.tolist():
             taken = {int(domain.literal_variable[x % domain.n_literals]) for x in f}
@@ -163,7 +163,9 @@ def test_screened_slopes_are_derivatives(module, problem, data):
                 continue
             extended = FeatureSet.from_lists([(*f, literal)], domain)
             both = network.features._joined(extended)
-            slope = PseudoLikelihood(both, table, 1).evaluate(np.append(network.weights, 0.0))[1][-1]
+            objective = PseudoLikelihood(both, table, 1)
+            below, slope, above = (objective.evaluate(np.append(network.weights, w))[1][-1] for w in (-1e-4, 0.0, 1e-4))
+            assert curvature[j, literal] == pytest.approx((above - below) / 2e-4, rel=1e-3, abs=1e-4)
             assert gradient[j, literal] == pytest.approx(-slope, abs=1e-5)
             assert support[j, literal] == pytest.approx(extended.support(table)[0], abs=1e-6)
 

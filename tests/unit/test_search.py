@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from itertools import combinations
 
@@ -16,7 +17,8 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 
 from undirected import BLM, BUSL, DTBLM, Dataset, DellaPietra, Domain, FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, tune
-from undirected.errors import FormatError, ParameterError, Unconverged
+from undirected.cli.common import Progress
+from undirected.errors import DataError, FormatError, ParameterError, Unconverged
 from undirected.structure import search as search_module
 from undirected.structure.busl import Independence, blankets
 from undirected.structure.search import Search
@@ -180,6 +182,64 @@ def test_the_time_budget_stops_the_search():
     assert learner.score(data) > -40
 
 
+def test_an_early_stop_is_told_and_kept(triple, tmp_path, monkeypatch):
+    """Ctrl-C in the middle of a search: the network so far, an early stop, and a checkpoint from which the rest is the same."""
+    file = tmp_path / "search.json"
+    whole = DellaPietra(alpha=0.5, relearn_every=1).fit(triple)
+    original = Search.move
+
+    def interrupted(self, *args):
+        original(self, *args)
+        if self.n_moves == 4:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Search, "move", interrupted)
+        with pytest.warns(Unconverged, match="stopped by interrupt"):
+            early = DellaPietra(alpha=0.5, relearn_every=1, checkpoint=file).fit(triple)
+    assert early.fit_.stopped_by == "interrupt"
+    assert early.trace_.points[-1].n_moves == 4
+    assert len(early.network_.features) == 5 + 4
+    again = DellaPietra(alpha=0.5, relearn_every=1, checkpoint=file).fit(triple)
+    assert again.network_.features == whole.network_.features
+    np.testing.assert_array_equal(again.network_.weights, whole.network_.weights)
+    assert again.trace_.points[-1].n_moves == whole.trace_.points[-1].n_moves > 4
+
+
+def test_a_budget_leaves_a_ledger_open(triple, tmp_path):
+    """What a time budget did not let happen is not called complete, and happens without one."""
+    train, valid = triple.subset(np.arange(3000)), triple.subset(np.arange(3000, 4000))
+    grid = {"alpha": [5.0, 1.0, 0.5]}
+    with pytest.warns(Unconverged):
+        first = tune(BLM(time_budget=1e-6), grid, train, valid, ledger=tmp_path / "ledger.jsonl")
+    assert not first.complete
+    second = tune(BLM(), grid, train, valid, ledger=tmp_path / "ledger.jsonl")
+    assert second.complete
+    assert {row["alpha"] for row in second.rows} == {5.0, 1.0, 0.5}
+
+
+def test_tuned_settings_give_the_tuned_network(triple):
+    train, valid = triple.subset(np.arange(1500)), triple.subset(np.arange(1500, 2500))
+    tuned = tune(BLM(), {"alpha": [2.0], "sd": [0.3]}, train, valid)
+    again = BLM(**tuned.settings).fit(train)
+    assert again.network_.features == tuned.learner.network_.features
+    np.testing.assert_allclose(again.network_.weights, tuned.learner.network_.weights, atol=1e-3)
+
+
+def test_learners_with_a_progress_line_can_be_cloned():
+    class Line:
+        def __init__(self):
+            self.lock = threading.RLock()  # what a line on a terminal holds, and nobody can copy
+
+        def __call__(self, text):
+            self.text = text
+
+    line = Line()
+    learner = clone(BLM(progress=Progress(line), alpha=5))
+    learner.fit(datasets.load("digits"))
+    assert "moves" in line.text or "weights" in line.text
+
+
 class Kill(BaseException):
     pass
 
@@ -190,7 +250,7 @@ def test_a_search_goes_on_from_its_checkpoint(name, triple, tmp_path, monkeypatc
     monkeypatch.setattr(search_module, "SAVE_EVERY", 0.0)
     data = triple.subset(np.arange(2000))
     learner = clone(LEARNERS[name]).set_params(relearn_every=1, alpha=0.5)
-    undisturbed = learner.set_params(checkpoint=None).fit(data)
+    undisturbed = clone(learner).fit(data)
     original = Search.save
     file = tmp_path / "search.json"
     learner.set_params(checkpoint=file)
@@ -237,6 +297,13 @@ def test_checkpoints_of_others_are_refused(triple, tmp_path):
     DellaPietra(alpha=50, checkpoint=file).fit(triple)
     with pytest.raises(FormatError, match="other data or with other settings"):
         DellaPietra(alpha=20, checkpoint=file).fit(triple)
+    content = json.loads(file.read_text())
+    del content["features"]
+    file.write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="damaged"):
+        DellaPietra(alpha=50, checkpoint=file).fit(triple)
+    with pytest.raises(DataError, match="does not exist"):
+        DellaPietra(alpha=50, checkpoint=tmp_path / "nowhere" / "search.json").fit(triple)
     file.write_text("{")
     with pytest.raises(FormatError, match="not a checkpoint"):
         DellaPietra(alpha=50, checkpoint=file).fit(triple)
@@ -271,6 +338,15 @@ def test_wrong_parameters(five):
         (DellaPietra(max_length=1), "max_length"),
         (BUSL(level=1.0), "level"),
         (DTBLM(distance="far"), "distance"),
+        (BLM(nearest=5), "nearest"),
+        (BLM(nearest=("a",)), "nearest"),
+        (BLM(power=1.5), "power"),
+        (BLM(alpha=None), "alpha"),
+        (BLM(start="late"), "start"),
+        (DellaPietra(search_sd="x"), "search_sd"),
+        (DellaPietra(search_sd=1e-200), "search_sd"),
+        (DellaPietra(max_length=2.5), "max_length"),
+        (BUSL(max_length=None), "max_length"),
     ):
         with pytest.raises(ParameterError, match=what):
             learner.fit(five)

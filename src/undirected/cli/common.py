@@ -186,6 +186,9 @@ class Progress:
     def __init__(self, show: Callable[[str], None]) -> None:
         self.show = show
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Progress:
+        return self  # learners are cloned; the line on the terminal is one
+
     def __call__(self, iteration: int, objective: float, violation: float) -> None:
         self.show(f"weights: step {iteration}, objective {objective:,.2f}, violation {violation:.1e}")
 

@@ -61,13 +61,11 @@ learner_options = common.options(
     click.option(
         "--search-sd",
         type=common.Deviation(),
-        help="blm, dt-blm, dp, busl: prior of the weights during the search (that of --sd; dt-blm: 0.1).",
+        help="blm, dt-blm, dp, busl: prior during the search (that of --sd; dt-blm: 0.1).",
     ),
     click.option("--distance", type=click.Choice(["gvdm", "hamming"]), help="blm, dt-blm: which rows are near a feature (gvdm)."),
     click.option("--max-length", type=click.IntRange(2), help="dp, busl: literals a feature may have (dp: any number, busl: 4)."),
-    click.option(
-        "--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="busl: significance level of the tests (0.01)."
-    ),
+    click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="busl: level of the tests (0.01)."),
     click.option(
         "--relearn-every", type=NumberOr("auto", whole=True), help="blm, dt-blm, dp, busl: moves until all weights are relearned (auto)."
     ),

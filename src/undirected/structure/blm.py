@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -125,7 +125,7 @@ class BLM(SearchLearner):
 
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
         waiting = self.start == "waiting"
-        bottom_up(search, state, self._initial_features(search.data), waiting, self.nearest, self.distance, self.power)
+        bottom_up(search, state, lambda: self._initial_features(search.data), waiting, self.nearest, self.distance, self.power)
 
     def _initial_features(self, data: Dataset) -> Iterable[Feature]:
         start, literals = initial_conjunctions(data, self.initial)
@@ -140,20 +140,20 @@ class BLM(SearchLearner):
 
 
 def check_generalising(nearest: Sequence[int], distance: str, power: int, start: str) -> None:
-    if not len(nearest) or any(k < 1 for k in nearest):
-        raise ParameterError(f"nearest={nearest!r}: at least one number of rows, each 1 or more")
+    if not isinstance(nearest, Sequence) or not nearest or not all(isinstance(k, int | np.integer) and k >= 1 for k in nearest):
+        raise ParameterError(f"nearest={nearest!r}: a list of whole numbers of rows, each 1 or more")
     if distance not in DISTANCES:
         raise ParameterError(f"distance={distance!r} is not known; choose one of {', '.join(DISTANCES)}")
     if start not in STARTS:
         raise ParameterError(f"start={start!r} is not known; choose one of {', '.join(STARTS)}")
-    if power < 1:
-        raise ParameterError(f"power={power}: it must be 1 or more")
+    if not isinstance(power, int | np.integer) or power < 1:
+        raise ParameterError(f"power={power!r}: a whole number from 1 on")
 
 
 def bottom_up(
     search: Search,
     state: dict[str, Any] | None,
-    initial: Iterable[Feature],
+    initial: Callable[[], Iterable[Feature]],
     waiting: bool,
     nearest: Sequence[int],
     distance: str,
@@ -164,7 +164,7 @@ def bottom_up(
     generalisations, or the feature itself, improves the score by entering it."""
     generaliser = Generaliser(search, nearest, distance, power)
     if state is None:
-        given = list(initial)
+        given = list(initial())
         search.begin(() if waiting else given)
         order: list[Feature | None] = [*given]
         position, moves = 0, 0

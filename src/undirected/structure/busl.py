@@ -17,7 +17,7 @@ from undirected.errors import ParameterError
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 from undirected.structure.della_pietra import check_length
-from undirected.structure.greedy import grow
+from undirected.structure.greedy import Candidate, grow
 from undirected.structure.learner import Grid
 from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SearchLearner
@@ -107,14 +107,22 @@ class BUSL(SearchLearner):
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
         if state is None:
             search.begin()  # something to return if time runs out among the tests
-        self.blankets_ = blankets(search.data, self.level, search.check_time)
-        grow(search, state, CliqueConjunctions(search.data, self.blankets_, self.max_length))
+            self.blankets_ = blankets(search.data, self.level, search.check_time)
+        else:
+            self.restore(state)
+        grow(search, state, CliqueConjunctions(search.data, self.blankets_, self.max_length), self.kept())
+
+    def kept(self) -> dict[str, Any]:
+        return {"blankets": self.blankets_}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.blankets_ = state["blankets"]
 
     def _check(self) -> None:
         super()._check()
-        check_length(self.max_length)
-        if not 0 < self.level < 1:
-            raise ParameterError(f"level={self.level}: a significance level lies between 0 and 1")
+        check_length(self.max_length, bounded=True)
+        if not isinstance(self.level, float) or not 0 < self.level < 1:
+            raise ParameterError(f"level={self.level!r}: a significance level lies between 0 and 1")
 
 
 class CliqueConjunctions:
@@ -130,10 +138,10 @@ class CliqueConjunctions:
         literals = [range(int(domain.base[v]) + 1, int(domain.base[v + 1])) for v in range(len(domain))]
         self.features = [f for variables in sorted(seen) for f in itertools.product(*(literals[v] for v in variables))]
 
-    def stages(self, search: Search) -> Iterable[Iterable[Feature]]:
-        yield self.features
+    def stages(self, search: Search) -> Iterable[Iterable[Candidate]]:
+        yield ((None, f) for f in self.features)
 
-    def after(self, search: Search, new: Feature) -> Iterable[Feature]:
+    def after(self, search: Search, new: Feature) -> Iterable[Candidate]:
         return ()
 
 
@@ -168,7 +176,7 @@ class Independence:
 
     def __init__(self, data: Dataset) -> None:
         table, domain = data.distinct, data.domain
-        self.codes, self.weights, self.domain = table.codes.astype(np.int64), table.weights, domain
+        self.codes, self.weights, self.domain = table.codes, table.weights, domain
         # First states are left out: their counts follow from the others', and in most tables they are the frequent ones.
         rows, variables = np.nonzero(self.codes)
         self.states = np.setdiff1d(np.arange(domain.n_literals), domain.base[:-1])

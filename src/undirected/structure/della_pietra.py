@@ -11,12 +11,12 @@ import numpy as np
 from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.network.network import MEMORY
-from undirected.structure.greedy import grow
+from undirected.structure.greedy import Candidate, grow
 from undirected.structure.learner import Grid
 from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SearchLearner
 
-SCREENED = 2048  # features extended in one call
+SCREENED = 256  # features extended in one call
 SLACK = 0.25  # a candidate is scored exactly if its quadratic gain is at least this part of its price
 
 
@@ -116,37 +116,40 @@ class Conjunctions:
         self.variable: list[int] = search.domain.literal_variable.tolist()
         self.most = len(search.domain) if max_length is None else max_length
 
-    def stages(self, search: Search) -> Iterable[Iterable[Feature]]:
+    def stages(self, search: Search) -> Iterable[Iterable[Candidate]]:
         features = list(search.weights)
         yield self._extended(search, features)
         long = [f for f in features if len(f) > 1]
         yield (joined for k, f in enumerate(long) for joined in self._joined(f, long[:k]))
 
-    def after(self, search: Search, new: Feature) -> Iterable[Feature]:
+    def after(self, search: Search, new: Feature) -> Iterable[Candidate]:
         yield from self._extended(search, [new])
         yield from self._joined(new, (f for f in search.weights if len(f) > 1 and f != new))
 
-    def _extended(self, search: Search, features: list[Feature]) -> Iterable[Feature]:
-        """Extensions by one literal that match a row and whose quadratic gain is not far below their price."""
+    def _extended(self, search: Search, features: list[Feature]) -> Iterable[Candidate]:
+        """Extensions by one literal that match a row and whose quadratic gain is not far below their price, with a hopeful guess:
+        the quadratic gain minus that part of the price."""
         features = [f for f in features if len(f) < self.most]
         for at in range(0, len(features), SCREENED):
             some = features[at : at + SCREENED]
             flat = FeatureSet._flat(some, search.domain)
             gradient, curvature, support = search.kernel.screen(flat.start, flat.literals, self.extra, search.threads)
             search.trace.n_scored += gradient.size
+            search.check_time()
             pull = np.maximum(np.abs(gradient) - search.l1, 0)
             gain = 0.5 * pull**2 / (curvature + search.ridge + 1e-12)
-            promising = (gain > SLACK * search.alpha * (flat.lengths[:, None] + 1)) & (support > 0)
+            guess = gain - SLACK * search.alpha * (flat.lengths[:, None] + 1)
+            promising = (guess > 0) & (support > 0)
             for j, k in zip(*(where.tolist() for where in np.nonzero(promising)), strict=True):
                 joined = self._join(some[j], (int(self.extra[k]),))
                 if joined is not None:
-                    yield joined
+                    yield float(guess[j, k]), joined
 
-    def _joined(self, feature: Feature, others: Iterable[Feature]) -> Iterable[Feature]:
+    def _joined(self, feature: Feature, others: Iterable[Feature]) -> Iterable[Candidate]:
         for other in others:
             joined = self._join(feature, other)
             if joined is not None:
-                yield joined
+                yield None, joined
 
     def _join(self, one: Feature, other: Feature) -> Feature | None:
         """The conjunction, unless it is one of the two, a contradiction, or too long."""
@@ -157,6 +160,8 @@ class Conjunctions:
         return tuple(sorted(both))
 
 
-def check_length(max_length: int | None) -> None:
-    if max_length is not None and max_length < 2:
-        raise ParameterError(f"max_length={max_length}: features of interest have two literals or more (None: no limit)")
+def check_length(max_length: int | None, bounded: bool = False) -> None:
+    if max_length is None and not bounded:
+        return
+    if not isinstance(max_length, int | np.integer) or max_length < 2:
+        raise ParameterError(f"max_length={max_length!r}: a whole number from 2 on{'' if bounded else ' (None: no limit)'}")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
+
+from sklearn.base import clone
 
 from undirected.data.dataset import Dataset
 from undirected.network.network import MEMORY
@@ -22,7 +25,7 @@ class DTBLM(SearchLearner):
     Parameters
     ----------
     alpha, search_sd, nearest, distance, power, relearn_every, checkpoint
-        As in `BLM`.
+        As in `BLM`; a literal's price and the prior of the search are smaller here, trees giving many features that each do a little.
     start : {"learned", "waiting"}
         As in `BLM`; here the trees' features are in the network from the beginning, as in the paper.
     conversion, kappa, min_rows, random_state
@@ -101,7 +104,7 @@ class DTBLM(SearchLearner):
 
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
         waiting = self.start == "waiting"
-        bottom_up(search, state, self._initial_features(search.data), waiting, self.nearest, self.distance, self.power)
+        bottom_up(search, state, lambda: self._initial_features(search.data), waiting, self.nearest, self.distance, self.power)
 
     def _initial_features(self, data: Dataset) -> Iterable[Feature]:
         features = self._trees().propose(data)
@@ -116,10 +119,14 @@ class DTBLM(SearchLearner):
         """`DTSL` is tuned first, over its own part of the grid; the searches start from its best features."""
         trees = self._trees()
         own = {name: values for name, values in grid.items() if name in trees.get_params()}
+        began = time.monotonic()
         found = search(trees, own, data, valid, ledger, search_tol)
         best = {name: [value] for name, value in settings_of(found.best).items() if name not in WEIGHT_SETTINGS}
         seconds = found.seconds
-        for proposal in super().proposals(data, valid, {**grid, **best}, ledger, search_tol):
+        rest = clone(self)
+        if self.time_budget is not None:  # what a ledger has saved is left for the searches
+            rest.set_params(time_budget=max(0.0, self.time_budget - (time.monotonic() - began)))
+        for proposal in SearchLearner.proposals(rest, data, valid, {**grid, **best}, ledger, search_tol):
             spent = None if proposal.seconds is None else proposal.seconds + seconds
             yield proposal._replace(seconds=spent, complete=proposal.complete and found.complete)
             seconds = 0.0

@@ -3,57 +3,68 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 from undirected.structure.search import LEAST, Feature, Search
 
 AT_ONCE = 64  # stale candidates scored anew in one call
-PIECE = 20_000  # candidates scored in one call
+PIECE = 2_000  # candidates scored in one call
+GUESSED = -1  # stands for the version of a gain that was guessed
+
+Candidate = tuple[float | None, Feature]  # a guess of its gain, or None, and the feature
 
 
 class Source(Protocol):
     """Where candidates come from."""
 
-    def stages(self, search: Search) -> Iterable[Iterable[Feature]]:
+    def stages(self, search: Search) -> Iterable[Iterable[Candidate]]:
         """Every candidate of the network as it is, the costly ones last: a stage is looked at if those before it have nothing."""
 
-    def after(self, search: Search, new: Feature) -> Iterable[Feature]:
+    def after(self, search: Search, new: Feature) -> Iterable[Candidate]:
         """Those that a feature brings with it by entering."""
 
 
 class Heap:
-    """Candidates by gain, each with the number of moves after which it was scored."""
+    """Candidates by gain, each with the version of the network on which it was scored."""
 
     def __init__(self, entries: Iterable[tuple[float, Feature, float, int]] = ()) -> None:
-        self.entries = list(entries)  # minus the gain, candidate, weight, moves
+        self.entries = list(entries)  # minus the gain, candidate, weight, version
         self.known = {entry[1] for entry in self.entries}
 
-    def add(self, search: Search, candidates: Iterable[Feature]) -> None:
-        """Score candidates, and keep those that would improve the score."""
-        new = [c for c in dict.fromkeys(candidates) if c not in self.known and c not in search.weights]
-        for at in range(0, len(new), PIECE):
-            self._score(search, new[at : at + PIECE])
+    def add(self, search: Search, candidates: Iterable[Candidate]) -> None:
+        """Take in candidates that are guessed to be of use, and score those without a guess."""
+        candidates = iter(candidates)
+        while piece := list(itertools.islice(candidates, PIECE)):
+            new = {c: guess for guess, c in piece if c not in self.known and c not in search.weights}
+            for candidate, guess in new.items():
+                if guess is not None:
+                    self._push(guess, candidate, 0.0, GUESSED)
+            self._score(search, [c for c, guess in new.items() if guess is None])
             search.check_time()
 
     def fill(self, search: Search, source: Source) -> None:
         """The candidates of the first stage that has one worth its price."""
         for stage in source.stages(search):
             self.add(search, stage)
-            if self.entries:
+            found = self.best(search)
+            if found is not None:
+                self._push(*found, search.version)
                 return
 
     def best(self, search: Search) -> tuple[float, Feature, float] | None:
         """The candidate with the largest gain, scored on the network as it is; None where none improves the score."""
         while self.entries:
-            gain, candidate, weight, moves = self.entries[0]
-            if moves == search.version:
+            gain, candidate, weight, version = self.entries[0]
+            if version == search.version:
                 self._pop()
                 return -gain, candidate, weight
             stale: list[Feature] = []
             while self.entries and len(stale) < AT_ONCE and self.entries[0][3] != search.version:
                 stale.append(self._pop())
             self._score(search, stale)
+            search.check_time()
         return None
 
     def _pop(self) -> Feature:
@@ -65,15 +76,19 @@ class Heap:
         weights, gains = search.gains(candidates)
         for candidate, weight, gain in zip(candidates, weights.tolist(), gains.tolist(), strict=True):
             if gain > LEAST:
-                heapq.heappush(self.entries, (-gain, candidate, weight, search.version))
-                self.known.add(candidate)
+                self._push(gain, candidate, weight, search.version)
+
+    def _push(self, gain: float, candidate: Feature, weight: float, version: int) -> None:
+        heapq.heappush(self.entries, (-gain, candidate, weight, version))
+        self.known.add(candidate)
 
 
-def grow(search: Search, state: dict[str, Any] | None, source: Source) -> None:
+def grow(search: Search, state: dict[str, Any] | None, source: Source, keep: dict[str, Any] | None = None) -> None:
     """Add the best candidate until none improves the score.
 
     A gain falls, as a rule, while others enter, so a candidate is scored anew only when its old gain puts it first. Where the
-    heap is empty candidates are scored once more with weights learned anew, and the search ends if none at all improves the score.
+    heap is empty candidates are scored once more with weights learned anew, and the search ends if none at all improves the
+    score. ``keep`` goes into every checkpoint.
     """
     if state is None:
         if not search.weights:
@@ -98,4 +113,4 @@ def grow(search: Search, state: dict[str, Any] | None, source: Source) -> None:
         if found is None:
             fresh = True
             heap.fill(search, source)
-        search.save({"heap": heap.entries, "fresh": fresh})
+        search.save({"heap": heap.entries, "fresh": fresh, **(keep or {})})

@@ -112,6 +112,7 @@ class Search:
         self.seconds_before = 0.0  # of earlier runs, whose checkpoint this one took up
         self._began = self._shown = time.monotonic()
         self._saved = self._began
+        self._unsaved: dict[str, Any] | None = None
         self._deadline = None if time_budget is None else self._began + time_budget
 
     # -- the network
@@ -132,7 +133,8 @@ class Search:
     def begin_bare(self) -> None:
         """The atomic features with weights of zero, at no cost."""
         self.weights, self.n_literals = dict.fromkeys(self.atoms, 0.0), len(self.atoms)
-        self._note(force=True)
+        self.score = -self.kernel.loss(self.threads) - self.alpha * self.n_literals
+        self.note()
 
     def relearn(self, cold: bool = False) -> None:
         """All weights together, from where they are; the logits are computed anew, so that rounding does not pile up."""
@@ -219,6 +221,10 @@ class Search:
         self.kernel.change(np.array(feature, dtype=np.int32), by)
 
     # -- the course
+    def note(self) -> None:
+        """Put down where the search stands."""
+        self._note(force=True)
+
     def _note(self, force: bool = False) -> None:
         now = time.monotonic()
         if force or now - self._shown >= EVERY:
@@ -233,30 +239,45 @@ class Search:
 
     def save(self, state: dict[str, Any], finished: bool = False) -> None:
         """Keep the network and the learner's own state; only right after relearning, when the logits follow from the weights."""
-        if self.checkpoint is None or (not finished and time.monotonic() - self._saved < SAVE_EVERY):
+        if self.checkpoint is None:
             return
-        self._saved = time.monotonic()
-        self.checkpoint.save(
-            {
-                "features": [list(f) for f in self.weights],
-                "weights": list(self.weights.values()),
-                "score": self.score,
-                "n_moves": self.n_moves,
-                "version": self.version,
-                "n_scored": self.trace.n_scored,
-                "trace": [list(point) for point in self.trace.points],
-                "seconds": self.seconds,
-                "stopped_by": self.trace.stopped_by,
-                "finished": finished,
-                "state": state,
-            }
-        )
+        self._unsaved = self._content(state, finished)
+        if finished or time.monotonic() - self._saved >= SAVE_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what `save` was last told, if it is not written yet."""
+        if self.checkpoint is not None and self._unsaved is not None:
+            self.checkpoint.save(self._unsaved)
+            self._unsaved, self._saved = None, time.monotonic()
+
+    def _content(self, state: dict[str, Any], finished: bool) -> dict[str, Any]:
+        return {
+            "features": [list(f) for f in self.weights],
+            "weights": list(self.weights.values()),
+            "score": self.score,
+            "n_moves": self.n_moves,
+            "version": self.version,
+            "n_scored": self.trace.n_scored,
+            "trace": [list(point) for point in self.trace.points],
+            "seconds": self.seconds,
+            "stopped_by": self.trace.stopped_by,
+            "finished": finished,
+            "state": {name: list(value) if isinstance(value, list) else value for name, value in state.items()},
+        }
 
     def resume(self) -> dict[str, Any] | None:
         """Take up what `save` kept: the learner's own state, or None where there is nothing."""
         found = None if self.checkpoint is None else self.checkpoint.load()
         if found is None:
             return None
+        try:
+            return self._take_up(found)
+        except (KeyError, TypeError, ValueError) as error:
+            assert self.checkpoint is not None
+            raise FormatError(f"{self.checkpoint.path} is damaged ({error}); delete it") from None
+
+    def _take_up(self, found: dict[str, Any]) -> dict[str, Any]:
         self.weights = dict(zip(map(tuple, found["features"]), found["weights"], strict=True))
         features = self.features
         self.kernel.load(features.start, features.literals, np.array(found["weights"], dtype=float), self.threads)

@@ -5,26 +5,30 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
+from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 
 from undirected.data.dataset import Dataset
+from undirected.data.files import check_writable
 from undirected.errors import ParameterError, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, LedgerPath, Proposal
 from undirected.structure.search import Checkpoint, Search, Stopped, Trace
-from undirected.weights.fit import WeightFit
+from undirected.weights.fit import WeightFit, check_penalties
 from undirected.weights.ledger import digest
 from undirected.weights.tuning import lasting_params
 
+FORMAT = 1  # of checkpoints; those of another are not taken up
 ALPHAS = [5.0, 2.0, 1.0, 10.0, 20.0, 0.5]  # likely and cheap ones first, for the sake of time budgets
 
 
@@ -68,11 +72,26 @@ class SearchLearner(Learner):
         """An earlier fit is not searched for again."""
         if start is not None and start.features.domain == data.domain:
             return start.features, start.weights
-        search = self._run(data, self.checkpoint, self.time_budget)
-        return _canonical(search)
+        return _canonical(self._run(data, self.checkpoint, self.time_budget))
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, start: WeightFit | None = None) -> Self:
+        super().fit(X, y, sample_weight, start=start)
+        # A search that was cut short is an early stop, however well the weights came out.
+        if start is None and self.fit_.converged and self.trace_.stopped_by != "converged":
+            self.fit_.stopped_by = self.trace_.stopped_by
+        return self
+
+    def kept(self) -> dict[str, Any]:
+        """What a subclass has found beside the network, for the checkpoint of a finished search."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what `kept` gave."""
 
     def _run(self, data: Dataset, checkpoint: str | os.PathLike[str] | None, time_budget: float | None) -> Search:
         self._check()
+        if checkpoint is not None:
+            check_writable(checkpoint)
         search = Search(
             data, self.alpha, self.l1, self.sd if self.search_sd is None else self.search_sd,
             tol=self.tol, relearn_every=None if self.relearn_every == "auto" else int(self.relearn_every), relearn_share=self.relearn_share,
@@ -84,13 +103,17 @@ class SearchLearner(Learner):
             if state is None or not state.pop("finished"):
                 self.explore(search, state)
                 search.trace.stopped_by = "converged"
-                search.save({}, finished=True)
-        except Stopped as stopped:
-            search.trace.stopped_by = stopped.why
-        except KeyboardInterrupt:
-            search.trace.stopped_by = "interrupt"
-        if not search.trace.points:  # stopped before there was a network
-            search.begin_bare()
+                search.note()
+                search.save(self.kept(), finished=True)
+            else:
+                self.restore(state)
+        except (Stopped, KeyboardInterrupt) as stopped:
+            search.trace.stopped_by = stopped.why if isinstance(stopped, Stopped) else "interrupt"
+            if search.weights:
+                search.note()
+            else:  # there was no time for a network
+                search.begin_bare()
+            search.flush()
         self.trace_ = search.trace
         if search.trace.stopped_by != "converged":
             warnings.warn(f"the search was stopped by {search.trace.stopped_by} after {search.n_moves:,} moves", Unconverged, stacklevel=4)
@@ -101,44 +124,44 @@ class SearchLearner(Learner):
         params = lasting_params(self, {"checkpoint", "time_budget", "prune", "bins", "missing"})
         if self.search_sd is not None:
             del params["sd"]
-        return hashlib.sha256(repr((type(self).__name__, sorted(params.items()), digest(data))).encode()).hexdigest()[:32]
+        return hashlib.sha256(repr((FORMAT, type(self).__name__, sorted(params.items()), digest(data))).encode()).hexdigest()[:32]
 
     def proposals(
         self, data: Dataset, valid: Dataset, grid: Grid, ledger: LedgerPath = None, search_tol: float | None = None
     ) -> Iterator[Proposal]:
         """A search for every structural setting; beside a ledger, searches are kept in a folder and go on where they stopped."""
         structural = {name: values for name, values in grid.items() if name not in WEIGHT_SETTINGS}
-        spent = 0.0
+        began = time.monotonic()
         for values in itertools.product(*structural.values()):
             settings = dict(zip(structural, values, strict=True))
-            left = None if self.time_budget is None else self.time_budget - spent
-            if left is not None and left <= 0 and spent:
-                break
+            left = None if self.time_budget is None else max(0.0, self.time_budget - (time.monotonic() - began))
             one = clone(self).set_params(**settings)
+            settings.setdefault("search_sd", one.sd if one.search_sd is None else one.search_sd)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Unconverged)  # told by the proposal
                 search = one._run(data, _kept_beside(ledger, one._owner(data)), left)
             if search.trace.stopped_by == "interrupt":
                 raise KeyboardInterrupt
             self.trace_ = search.trace
-            spent += search.seconds
             features, weights = _canonical(search)
             yield Proposal(settings, features, search.trace.points[-1].seconds, search.trace.stopped_by == "converged", weights)
 
     def _check(self) -> None:
-        if not (np.isfinite(self.alpha) and self.alpha >= 0):
-            raise ParameterError(f"alpha={self.alpha}: the penalty of a literal must be zero or more")
-        if self.search_sd is not None and not self.search_sd > 0:
-            raise ParameterError(f"search_sd={self.search_sd}: a standard deviation must be above zero (None: that of the weights)")
+        if not isinstance(self.alpha, Real) or not 0 <= self.alpha < float("inf"):
+            raise ParameterError(f"alpha={self.alpha!r}: the price of a literal must be a number, zero or more")
+        check_penalties(self.l1, self.sd, self.tol)
+        if self.search_sd is not None and (not isinstance(self.search_sd, Real) or not self.search_sd >= 1e-9):
+            raise ParameterError(f"search_sd={self.search_sd!r}: a number above zero (inf for no prior, None for that of the weights)")
         every = self.relearn_every
         if every != "auto" and (not isinstance(every, int | np.integer) or isinstance(every, bool) or every < 1):
             raise ParameterError(f"relearn_every={self.relearn_every!r}: a whole number of moves from 1 on, or 'auto'")
 
 
-def _canonical(search: Search) -> tuple[FeatureSet, Array]:
-    """The features in canonical order, with the search's weights."""
+def _canonical(search: Search) -> tuple[FeatureSet, Array | None]:
+    """The features in canonical order, with the search's weights if it has come to learn any."""
     features = search.features.canonical()
-    return features, np.array([search.weights[f] for f in features])
+    weights = np.array([search.weights[f] for f in features])
+    return features, weights if weights.any() else None
 
 
 def _kept_beside(ledger: LedgerPath, name: str) -> Path | None:

@@ -152,7 +152,7 @@ def fit_path(
     ``settings``. The time budget is for all. ``give_up`` ends hopeless settings early (``auto`` solver only).
     """
     for l1, sd in settings:
-        _check(l1, sd, tol)
+        check_penalties(l1, sd, tol)
     if solver not in SOLVERS:
         raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
     if threads is not None and not 1 <= threads <= 4096:
@@ -237,7 +237,7 @@ def _solve_plain(
     return quasi_newton(smooth, start, l1, 6, tol, objective.total_weight, max_iterations, progress, deadline)
 
 
-def _check(l1: float, sd: float, tol: float) -> None:
+def check_penalties(l1: float, sd: float, tol: float) -> None:
     if not (np.isfinite(l1) and l1 >= 0):
         raise ParameterError(f"l1={l1}: the L1 penalty must be zero or more")
     if np.isnan(sd) or sd <= 0:
