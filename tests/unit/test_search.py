@@ -161,6 +161,8 @@ def test_independence_equals_scipy(triple):
     p, strength = Independence(triple).given(0, [2])
     parts = [chi2_contingency(np.histogram2d(*codes[codes[:, 2] == s][:, [0, 1]].T, bins=2)[0], correction=False)[0] for s in (0, 1)]
     assert strength[1] == pytest.approx(sum(parts) / 2)
+    alone = Independence(triple).given(0, [2], only=1)
+    assert (alone[0][1], alone[1][1]) == (pytest.approx(p[1]), pytest.approx(strength[1]))
 
 
 def test_constant_columns_and_single_rows():

@@ -166,7 +166,7 @@ def _blanket(tests: Independence, target: int, level: float, check: Callable[[],
         found.append(int(dependent[np.argmax(strength[dependent])]))
     for v in list(found):
         rest = [u for u in found if u != v]
-        if tests.given(target, rest)[0][v] >= level:
+        if tests.given(target, rest, v)[0][v] >= level:
             found = rest
     return sorted(found)
 
@@ -183,8 +183,9 @@ class Independence:
         columns = np.searchsorted(self.states, domain.base[variables] + self.codes[rows, variables])
         self.held = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(table), len(self.states)))
 
-    def given(self, target: int, strata: list[int]) -> tuple[Array, Array]:
-        """P-value and chi-square over its degrees of freedom, for every variable; 1 and 0 where the rows do not suffice for a test."""
+    def given(self, target: int, strata: list[int], only: int | None = None) -> tuple[Array, Array]:
+        """P-value and chi-square over its degrees of freedom, for every variable, or for one alone; 1 and 0 where the rows do not
+        suffice for a test."""
         n_states, base = self.domain.n_states, self.domain.base[:-1]
         own = int(n_states[target])
         stratum = np.zeros(len(self.codes), dtype=np.int64)
@@ -198,19 +199,32 @@ class Independence:
         if not enough.any():
             return np.ones(len(n_states)), np.zeros(len(n_states))
         group = stratum * own + self.codes[:, target]
-        rows = sp.csr_matrix((self.weights, (group, np.arange(len(group)))), shape=(n_strata * own, len(group)))
         by_target = np.bincount(group, weights=self.weights, minlength=n_strata * own).reshape(n_strata, own, 1)
+        if only is not None:
+            n = int(n_states[only])
+            table = np.bincount(group * n + self.codes[:, only], weights=self.weights, minlength=n_strata * own * n)
+            p, strength = _chi_square(table.reshape(n_strata, own, n), by_target, np.array([0]))
+            out = np.ones(len(n_states)), np.zeros(len(n_states))
+            if enough[only]:
+                out[0][only], out[1][only] = p[0], strength[0]
+            return out
+        rows = sp.csr_matrix((self.weights, (group, np.arange(len(group)))), shape=(n_strata * own, len(group)))
         counts = np.zeros((n_strata, own, self.domain.n_literals))  # stratum, state of the target, literal
         counts[:, :, self.states] = np.asarray((rows @ self.held).todense()).reshape(n_strata, own, -1)
         counts[:, :, base] = by_target - np.add.reduceat(counts, base, axis=2)
-        by_literal = counts.sum(axis=1, keepdims=True)
-        total = by_target.sum(axis=1, keepdims=True)
-        expected = by_target * by_literal / np.maximum(total, 1e-300)
-        terms = np.where(expected > 1e-9, (counts - expected) ** 2 / np.maximum(expected, 1e-300), 0).sum(axis=1)
-        chi = np.add.reduceat(terms, base, axis=1).sum(axis=0)
-        # Degrees of freedom count the states seen in each stratum.
-        seen = np.add.reduceat((by_literal[:, 0] > 1e-9).astype(np.int64), base, axis=1)
-        free = ((seen - 1) * ((by_target[:, :, 0] > 0).sum(axis=1, keepdims=True) - 1)).sum(axis=0)
-        enough &= free > 0
-        free = np.maximum(free, 1)
-        return np.where(enough, chdtrc(free, chi), 1.0), np.where(enough, chi / free, 0.0)
+        p, strength = _chi_square(counts, by_target, base)
+        return np.where(enough, p, 1.0), np.where(enough, strength, 0.0)
+
+
+def _chi_square(counts: Array, by_target: Array, base: Array) -> tuple[Array, Array]:
+    """For each run of literals that begins at ``base``: p-value, and chi-square over its degrees of freedom, which count the states
+    seen in each stratum."""
+    by_literal = counts.sum(axis=1, keepdims=True)
+    expected = by_target * by_literal / np.maximum(by_target.sum(axis=1, keepdims=True), 1e-300)
+    terms = np.where(expected > 1e-9, (counts - expected) ** 2 / np.maximum(expected, 1e-300), 0).sum(axis=1)
+    chi = np.add.reduceat(terms, base, axis=1).sum(axis=0)
+    seen = np.add.reduceat((by_literal[:, 0] > 1e-9).astype(np.int64), base, axis=1)
+    free = ((seen - 1) * ((by_target[:, :, 0] > 0).sum(axis=1, keepdims=True) - 1)).sum(axis=0)
+    tested = free > 0
+    free = np.maximum(free, 1)
+    return np.where(tested, chdtrc(free, chi), 1.0), np.where(tested, chi / free, 0.0)
