@@ -15,7 +15,7 @@ from undirected.network.network import MEMORY
 from undirected.structure.gssl import INITIAL, initial_conjunctions
 from undirected.structure.learner import Grid
 from undirected.structure.search import LEAST, Feature, Search
-from undirected.structure.search_learner import SearchLearner
+from undirected.structure.search_learner import ALPHAS, SearchLearner
 
 NEAREST = (1, 2, 5, 10, 20, 25, 50, 100, 200)
 DISTANCES = ("gvdm", "hamming")
@@ -89,7 +89,7 @@ class BLM(SearchLearner):
     True
     """
 
-    paper_grid: ClassVar[Grid] = {"search_sd": [0.1, 1.0, 10.0], "alpha": [0.2, 1.0, 5.0, 2.0, 0.5, 10.0, 20.0], "sd": [0.1, 1.0, 10.0]}
+    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": [*ALPHAS, 0.2], "sd": [0.1, 1.0, 10.0]}
     quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.1, 1.0]}
 
     def __init__(
