@@ -338,7 +338,7 @@ def test_wrong_parameters(five):
         (BLM(relearn_every=0), "relearn_every"),
         (DellaPietra(search_sd=0.0), "search_sd"),
         (DellaPietra(max_length=1), "max_length"),
-        (BUSL(level=1.0), "level"),
+        (BUSL(test_level=1.0), "test_level"),
         (DTBLM(distance="far"), "distance"),
         (BLM(nearest=5), "nearest"),
         (BLM(nearest=("a",)), "nearest"),

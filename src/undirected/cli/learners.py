@@ -12,7 +12,7 @@ from undirected.structure.names import learner_class
 # Options that belong to some learners only; without one the learner's own default counts.
 OWN = (
     "n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "C", "consistency", "gamma", "alpha", "search_sd", "distance",
-    "max_length", "level", "relearn_every", "checkpoint",
+    "max_length", "test_level", "relearn_every", "checkpoint",
 )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ learner_options = common.options(
     ),
     click.option("--distance", type=click.Choice(["gvdm", "hamming"]), help="blm, dt-blm: which rows are near a feature (gvdm)."),
     click.option("--max-length", type=click.IntRange(2), help="dp, busl: literals a feature may have (dp: any number, busl: 4)."),
-    click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="busl: level of the tests (0.01)."),
+    click.option("--test-level", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="busl: level of the tests (0.01)."),
     click.option(
         "--relearn-every", type=NumberOr("auto", whole=True), help="blm, dt-blm, dp, busl: moves until all weights are relearned (auto)."
     ),

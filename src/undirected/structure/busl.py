@@ -34,7 +34,7 @@ class BUSL(SearchLearner):
 
     Parameters
     ----------
-    level : float
+    test_level : float
         Significance level of the tests.
     max_length : int
         Features have at most so many literals.
@@ -81,7 +81,7 @@ class BUSL(SearchLearner):
 
     def __init__(
         self,
-        level: float = 0.01,
+        test_level: float = 0.01,
         max_length: int = 4,
         alpha: float = 5.0,
         search_sd: float | None = None,
@@ -101,13 +101,13 @@ class BUSL(SearchLearner):
         super().__init__(
             alpha, search_sd, relearn_every, checkpoint, l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress
         )
-        self.level = level
+        self.test_level = test_level
         self.max_length = max_length
 
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
         if state is None:
             search.begin()  # something to return if time runs out among the tests
-            self.blankets_ = blankets(search.data, self.level, search.check_time)
+            self.blankets_ = blankets(search.data, self.test_level, search.check_time)
         else:
             self.restore(state)
         grow(search, state, CliqueConjunctions(search.data, self.blankets_, self.max_length), self.kept())
@@ -121,8 +121,8 @@ class BUSL(SearchLearner):
     def _check(self) -> None:
         super()._check()
         check_length(self.max_length, bounded=True)
-        if not isinstance(self.level, float) or not 0 < self.level < 1:
-            raise ParameterError(f"level={self.level!r}: a significance level lies between 0 and 1")
+        if not isinstance(self.test_level, float) or not 0 < self.test_level < 1:
+            raise ParameterError(f"test_level={self.test_level!r}: a significance level lies between 0 and 1")
 
 
 class CliqueConjunctions:
