@@ -38,7 +38,7 @@ def gains(names, seconds=5.0):
         search = Search(data, alpha=0.0, sd=1.0, threads=1)
         search.begin(f for f in DellaPietra(alpha=20, max_length=3).fit(data).network_.features if len(f) > 1)
         candidates = _candidates(search, data)
-        flat = FeatureSet._flat(candidates, data.domain)
+        flat = FeatureSet.from_normalised(candidates, data.domain)
         none = (np.full(len(candidates), -1, np.int32), np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
         took = []
         while sum(took) < seconds:

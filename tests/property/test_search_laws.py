@@ -120,7 +120,7 @@ def test_the_two_kernels_agree(problem, data):
             candidates.append(tuple(x for x in f if domain.literal_variable[x % domain.n_literals] != v))
             owner.append(j)
     free = list(data.draw(feature_sets(domain)))
-    flat = FeatureSet._flat([*candidates, *free], domain)
+    flat = FeatureSet.from_normalised([*candidates, *free], domain)
     owner = np.array([*owner, *[-1] * len(free)], dtype=np.int32)
     l1, ridge, alpha = data.draw(st.sampled_from([(0.0, 1.0, 0.2), (0.4, 0.1, 0.0)]))
     arguments = (flat.start, flat.literals, owner, owners.start, owners.literals, network.weights, l1, ridge, alpha)
@@ -153,7 +153,7 @@ def test_screened_slopes_are_derivatives(module, problem, data):
     network, table = problem
     domain = table.domain
     features = [f for f in data.draw(feature_sets(domain)) if f]
-    flat = FeatureSet._flat(features, domain)
+    flat = FeatureSet.from_normalised(features, domain)
     extra = np.arange(domain.n_literals, dtype=np.int32)
     gradient, curvature, support = loaded(module, network, table).screen(flat.start, flat.literals, extra, 1)
     for j, f in enumerate(features):
@@ -177,7 +177,7 @@ def test_generalisations_follow_the_definition(data):
     table = data.draw(tables(domain)).distinct
     rows = [tuple((row + domain.base[:-1]).tolist()) for row in table.codes.astype(int)]
     kernel = backend().module.Search(table.columns, domain.n_states, table.weights)
-    features = FeatureSet._flat(rows, domain)
+    features = FeatureSet.from_normalised(rows, domain)
     start, literals, owner = kernel.generalise(features.start, features.literals, table.pair_counts(), 1, np.array([1.0, 3.0]), 1)
     found = [[] for _ in rows]
     for k, j in enumerate(owner.tolist()):

@@ -99,7 +99,7 @@ def test_gains_equal_brute_force(five):
     candidates = [(A, B), (A, B, C), (A, B, D), (D, C), (A, E)]
     candidates = [tuple(sorted(c)) for c in candidates]
     weights, gains, _ = search.kernel.gains(
-        *(lambda f: (f.start, f.literals))(FeatureSet._flat(candidates, five.domain)), np.full(5, -1, np.int32),
+        *(lambda f: (f.start, f.literals))(FeatureSet.from_normalised(candidates, five.domain)), np.full(5, -1, np.int32),
         np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), 0.0, 1.0, 1.0, True, 1,
     )  # fmt: skip
     expected = [by_brute_force(five, search.weights, c, 1.0) for c in candidates]

@@ -42,7 +42,7 @@ class FeatureSet:
             for literal in row:
                 if not 0 <= literal < 2 * n:
                     raise FeatureError(f"feature {j} has literal {literal}, but the domain has {n} and their negations")
-        features = cls._flat(given, domain)
+        features = cls.from_normalised(given, domain)
         flat = features.literals
         if len(flat) == 0:
             return features
@@ -52,10 +52,11 @@ class FeatureSet:
         rough[1:] |= (variable[1:] <= variable[:-1]) & (features.owner[1:] == features.owner[:-1])
         for j in np.unique(features.owner[rough]):
             given[j] = normalise(given[j], domain)
-        return cls._flat(given, domain) if rough.any() else features
+        return cls.from_normalised(given, domain) if rough.any() else features
 
     @classmethod
-    def _flat(cls, rows: list[tuple[int, ...]], domain: Domain) -> FeatureSet:
+    def from_normalised(cls, rows: list[tuple[int, ...]], domain: Domain) -> FeatureSet:
+        """From features known to be in their shortest form; nothing is checked."""
         start = np.concatenate([[0], np.cumsum([len(r) for r in rows], dtype=np.int64)])
         return cls(domain, start, np.array([x for r in rows for x in r], dtype=np.int32))
 

@@ -29,8 +29,8 @@ class BLM(SearchLearner):
 
     For each feature in turn, and each k of ``nearest``, the literals that its k nearest unmatched rows do not satisfy are left
     out; the best of these generalisations takes the feature's place, or the feature is dropped, if the score rises. Sweeps
-    go on until one changes nothing. The score is minus the objective of weight learning minus ``alpha`` a literal. Scoring a
-    candidate takes some ten microseconds on the plants data.
+    go on until one changes nothing. The score is minus the objective of weight learning minus ``alpha`` a literal. One core scores
+    some 8,000 candidates a second on the plants data, 58,000 on nltcs.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class Generaliser:
         if all(f in self.known for f in needed):
             return
         new = [f for f in dict.fromkeys((*needed, *soon)) if f not in self.known]
-        flat = FeatureSet._flat(new, self.search.domain)
+        flat = FeatureSet.from_normalised(new, self.search.domain)
         start, literals, owner = self.search.kernel.generalise(
             flat.start, flat.literals, self.together, self.power, self.sizes, self.search.threads
         )

@@ -132,7 +132,7 @@ class Conjunctions:
         features = [f for f in features if len(f) < self.most]
         for at in range(0, len(features), SCREENED):
             some = features[at : at + SCREENED]
-            flat = FeatureSet._flat(some, search.domain)
+            flat = FeatureSet.from_normalised(some, search.domain)
             gradient, curvature, support = search.kernel.screen(flat.start, flat.literals, self.extra, search.threads)
             search.trace.n_scored += gradient.size
             search.check_time()

@@ -118,7 +118,7 @@ class Search:
     # -- the network
     @property
     def features(self) -> FeatureSet:
-        return FeatureSet._flat(list(self.weights), self.domain)
+        return FeatureSet.from_normalised(list(self.weights), self.domain)
 
     @property
     def seconds(self) -> float:
@@ -126,7 +126,7 @@ class Search:
 
     def begin(self, features: Iterable[Feature] = ()) -> None:
         """Start from the atomic features and these, with all weights learned."""
-        both = FeatureSet._flat(list(features), self.domain).union(FeatureSet.atomic(self.domain))
+        both = FeatureSet.from_normalised(list(features), self.domain).union(FeatureSet.atomic(self.domain))
         self.weights = dict.fromkeys((f for f in both if f), 0.0)
         self.relearn(cold=True)
 
@@ -153,7 +153,7 @@ class Search:
         self.kernel.load(features.start, features.literals, fit.weights, self.threads)
         self.changes = 0
         self.version += 1
-        self._note(force=True)
+        self.note()
         if fit.stopped_by == "interrupt":
             raise Stopped("interrupt")
         self.check_time()
@@ -193,7 +193,7 @@ class Search:
         return out
 
     def _gains(self, candidates: Sequence[Feature], owner: Array, owners: Sequence[Feature]) -> tuple[Array, Array, Array]:
-        new, old = FeatureSet._flat(list(candidates), self.domain), FeatureSet._flat(list(owners), self.domain)
+        new, old = FeatureSet.from_normalised(list(candidates), self.domain), FeatureSet.from_normalised(list(owners), self.domain)
         held = np.array([self.weights[f] for f in owners], dtype=float)
         weights, gains, present = self.kernel.gains(
             new.start, new.literals, owner, old.start, old.literals, held, self.l1, self.ridge, self.alpha, False, self.threads
@@ -214,7 +214,8 @@ class Search:
         self.score += gain
         self.n_moves += 1
         self.version += 1
-        self._note()
+        if time.monotonic() - self._shown >= EVERY:
+            self.note()
 
     def _change(self, feature: Feature, by: float) -> None:
         self.changes += by != 0
@@ -222,16 +223,11 @@ class Search:
 
     # -- the course
     def note(self) -> None:
-        """Put down where the search stands."""
-        self._note(force=True)
-
-    def _note(self, force: bool = False) -> None:
-        now = time.monotonic()
-        if force or now - self._shown >= EVERY:
-            self._shown = now
-            self.trace.points.append(Point(self.seconds, self.score, len(self.weights), self.n_literals, self.n_moves))
-            if self.progress is not None and hasattr(self.progress, "searching"):
-                self.progress.searching(self.trace)
+        """Put down where the search stands, and tell who wants to know."""
+        self._shown = time.monotonic()
+        self.trace.points.append(Point(self.seconds, self.score, len(self.weights), self.n_literals, self.n_moves))
+        if hasattr(self.progress, "searching"):
+            self.progress.searching(self.trace)
 
     def check_time(self) -> None:
         if self._deadline is not None and time.monotonic() > self._deadline:
