@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "pool.hpp"
 #include "search_kernels.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 constexpr double FARTHEST = 30;  // weights stay within, where neither prior nor data hold them back
 constexpr int NEWTON_STEPS = 60;
-constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128;
+constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128, JOINS_A_TASK = 64;
 
 double log_sum(const double* from, std::int64_t stride, std::int32_t n) {
     double high = from[0];
@@ -308,11 +309,6 @@ Gains Search::gains(const Features& candidates, const std::int32_t* owner, const
         const double rival = o >= 0 ? std::max(0.0, out.present[o]) : 0.0;  // what stays without a candidate
         for (std::int64_t c = task[t]; c < task[t + 1]; ++c) {
             find(literals_of(candidates, c), length_of(candidates, c), 0, n_words_, spot);
-            if (!all && std::none_of(spot.match.begin(), spot.match.end(), [](std::uint64_t word) { return word != 0; })) {
-                out.weight[c] = 0;
-                out.gain[c] = -std::numeric_limits<double>::infinity();
-                continue;
-            }
             gather(literals_of(candidates, c), spot, o >= 0 ? &mine : nullptr, o >= 0 ? owner_weight[o] : 0.0, entries);
             const double price = alpha * double(length_of(candidates, c));
             const double w = best_weight(entries, l1, ridge, all ? -std::numeric_limits<double>::infinity() : price + rival);
@@ -326,6 +322,74 @@ Gains Search::gains(const Features& candidates, const std::int32_t* owner, const
         thread_local Entries entries;
         present(o, mine, entries);
     });
+    return out;
+}
+
+double Search::matched_weight(const Spot& spot) const {
+    double sum = 0;
+    for (std::int64_t w = 0; w < spot.n_words; ++w)
+        if (plain_)
+            sum += std::popcount(spot.match[w]);
+        else
+            for_bits(spot.match[w], w * 64, [&](std::int64_t r) { sum += row_weight_[r]; });
+    return sum;
+}
+
+Joined Search::join(const Features& features, std::int64_t first, std::int64_t most, double min_rows, double l1, double ridge, double alpha, int n_threads) const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> tasks;  // a feature, and the first of those it is joined with
+    for (std::int64_t j = first; j < features.n; ++j)
+        for (std::int64_t i = 0; i < j; i += JOINS_A_TASK) tasks.emplace_back(j, i);
+    std::vector<Joined> found(tasks.size());
+    // One after the other, in order; false where a variable would have to be in two states, or one adds less than two literals.
+    const auto united = [&](std::int64_t i, std::int64_t j, std::vector<std::int32_t>& both) {
+        const std::int32_t *a = features.literals + features.start[i], *a_end = features.literals + features.start[i + 1];
+        const std::int32_t *b = features.literals + features.start[j], *b_end = features.literals + features.start[j + 1];
+        std::int64_t shared = 0;
+        const std::int64_t alone = std::min(a_end - a, b_end - b);
+        both.clear();
+        while (a < a_end || b < b_end) {
+            const bool same = a < a_end && b < b_end && *a == *b, from_a = b == b_end || (a < a_end && *a <= *b);
+            const std::int32_t next = from_a ? *a : *b;
+            if (!both.empty() && literal_variable_[both.back() % n_literals_] == literal_variable_[next % n_literals_]) return false;
+            both.push_back(next);
+            shared += same;
+            a += from_a;
+            b += !from_a || same;
+        }
+        return alone - shared >= 2 && std::int64_t(both.size()) <= most;
+    };
+    parallel_for(std::int64_t(tasks.size()), n_threads, [&](std::int64_t t) {
+        thread_local Spot spot;
+        thread_local Entries entries;
+        thread_local std::vector<std::int32_t> both;
+        Joined& mine = found[t];
+        const auto [j, from] = tasks[t];
+        for (std::int64_t i = from; i < std::min(j, from + JOINS_A_TASK); ++i) {
+            if (!united(i, j, both)) continue;
+            find(both.data(), std::int64_t(both.size()), 0, n_words_, spot);
+            if (min_rows > 0 && matched_weight(spot) < min_rows) continue;
+            ++mine.n_scored;
+            gather(both.data(), spot, nullptr, 0.0, entries);
+            const double price = alpha * double(both.size());
+            const double w = best_weight(entries, l1, ridge, price);
+            if (std::isnan(w)) continue;
+            const double gain = gain_at(entries, w, l1, ridge) - price;
+            if (gain <= 0) continue;
+            mine.literals.insert(mine.literals.end(), both.begin(), both.end());
+            mine.start.push_back(std::int64_t(mine.literals.size()));
+            mine.weight.push_back(w);
+            mine.gain.push_back(gain);
+        }
+    });
+    Joined out;
+    for (const Joined& mine : found) {
+        const std::int64_t offset = std::int64_t(out.literals.size());
+        for (std::size_t k = 1; k < mine.start.size(); ++k) out.start.push_back(offset + mine.start[k]);
+        out.literals.insert(out.literals.end(), mine.literals.begin(), mine.literals.end());
+        out.weight.insert(out.weight.end(), mine.weight.begin(), mine.weight.end());
+        out.gain.insert(out.gain.end(), mine.gain.begin(), mine.gain.end());
+        out.n_scored += mine.n_scored;
+    }
     return out;
 }
 

@@ -21,6 +21,13 @@ struct Generalised {
     std::vector<std::int32_t> literals, owner;
 };
 
+struct Joined {
+    std::vector<std::int64_t> start{0};
+    std::vector<std::int32_t> literals;
+    std::vector<double> weight, gain;
+    std::int64_t n_scored = 0;
+};
+
 struct Screened {
     std::vector<double> gradient, curvature, support;  // [n_features][n_extra]
 };
@@ -44,7 +51,7 @@ public:
 
     // The best weight and the gain (log-likelihood minus l1 |w| minus ridge w^2 / 2 minus alpha a literal) of every candidate. A
     // candidate with an owner takes its place: it must be the owner with some variables left out. Unless `all` are wanted,
-    // those that match no row, or can improve neither on the network as it is nor on dropping the owner, get minus infinity.
+    // those that can improve neither on the network as it is nor on dropping the owner get minus infinity.
     Gains gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double l1, double ridge,
                 double alpha, bool all, int n_threads) const;
 
@@ -56,6 +63,10 @@ public:
     // Gradient and curvature, at weight zero, of every feature extended by every one of the extra literals, and the weight
     // of the rows that match the whole.
     Screened screen(const Features& features, const std::int32_t* extra, std::int64_t n_extra, int n_threads) const;
+
+    // The conjunctions, worth their price, of each feature from `first` on with each before it (positive literals): those of at most `most` literals in
+    // which each of the two has two or more that the other has not, and which match rows of at least this weight.
+    Joined join(const Features& features, std::int64_t first, std::int64_t most, double min_rows, double l1, double ridge, double alpha, int n_threads) const;
 
 private:
     struct Part {  // a feature's literals on one variable
@@ -74,6 +85,7 @@ private:
     void gather(const std::int32_t* literals, const Spot& spot, const Spot* without, double weight, Entries& entries) const;
     double best_weight(const Entries& entries, double l1, double ridge, double least) const;
     double gain_at(const Entries& entries, double weight, double l1, double ridge) const;
+    double matched_weight(const Spot& spot) const;
     void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, Screened& out) const;
     void probabilities(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, double* out) const;
 

@@ -113,6 +113,20 @@ struct PySearch {
         const std::vector<std::size_t> shape{std::size_t(given.n), std::size_t(n_extra)};
         return nb::make_tuple(owned(std::move(found.gradient), shape), owned(std::move(found.curvature), shape), owned(std::move(found.support), shape));
     }
+
+    nb::object join(In<std::int64_t> start, In<std::int32_t> literals, std::int64_t first, std::int64_t most, double min_rows, double l1, double ridge,
+                    double alpha, int n_threads) const {
+        const Features given = features(start, literals);
+        check(literals, search.n_literals());
+        expect(first >= 0, "the first feature to be joined");
+        Joined found;
+        {
+            nb::gil_scoped_release unlocked;
+            found = search.join(given, first, most, min_rows, l1, ridge, alpha, n_threads);
+        }
+        return nb::make_tuple(owned(std::move(found.start)), owned(std::move(found.literals)), owned(std::move(found.weight)), owned(std::move(found.gain)),
+                              found.n_scored);
+    }
 };
 
 }  // namespace
@@ -128,5 +142,7 @@ void bind_search(nb::module_& m) {
              nb::arg("owner_weight"), nb::arg("l1"), nb::arg("ridge"), nb::arg("alpha"), nb::arg("all"), nb::arg("threads"))
         .def("generalise", &PySearch::generalise, nb::arg("start"), nb::arg("literals"), nb::arg("together").none(), nb::arg("power"), nb::arg("sizes"),
              nb::arg("threads"))
+        .def("join", &PySearch::join, nb::arg("start"), nb::arg("literals"), nb::arg("first"), nb::arg("most"), nb::arg("min_rows"), nb::arg("l1"),
+             nb::arg("ridge"), nb::arg("alpha"), nb::arg("threads"))
         .def("screen", &PySearch::screen, nb::arg("start"), nb::arg("literals"), nb::arg("extra"), nb::arg("threads"));
 }

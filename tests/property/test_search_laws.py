@@ -146,6 +146,37 @@ def test_the_two_kernels_agree(problem, data):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@given(problem=problems(), data=st.data(), min_rows=st.sampled_from([0.0, 1.0]))
+def test_joins_are_those_of_a_double_loop(problem, data, min_rows):
+    """Every union of two features in which each adds two literals or more, that gains; scored like any other candidate."""
+    network, table = problem
+    domain = table.domain
+    states = st.tuples(*(st.integers(a, b - 1) for a, b in zip(domain.base[:-1], domain.base[1:], strict=True)))
+    chosen = st.lists(st.integers(0, len(domain) - 1), min_size=min(2, len(domain)), max_size=3, unique=True)
+    features = [tuple(sorted(full[v] for v in some)) for full, some in data.draw(st.lists(st.tuples(states, chosen), max_size=6))]
+    features = list(dict.fromkeys(features))
+    flat = FeatureSet.from_normalised(features, domain)
+    expected = {}
+    for j, one in enumerate(features):
+        for other in features[:j]:
+            both = tuple(sorted({*one, *other}))
+            apart = len({int(domain.literal_variable[x]) for x in both}) == len(both) <= 5
+            if apart and min(len(both) - len(one), len(both) - len(other)) >= 2:
+                alone = FeatureSet.from_normalised([both], domain)
+                if alone.support(table)[0] >= min_rows:
+                    expected[both] = alone
+    kernels = [loaded(module, network, table) for module in BACKENDS]
+    for kernel in kernels:
+        start, joined, _, gains, n_scored = kernel.join(flat.start, flat.literals, 0, 5, min_rows, 0.0, 1.0, 0.01, 2)
+        found = {tuple(joined[a:b].tolist()): gain for a, b, gain in zip(start[:-1], start[1:], gains, strict=True)}
+        assert n_scored >= len(expected) >= len(found)
+        nobody = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
+        for both, alone in expected.items():
+            gain = kernels[1].gains(alone.start, alone.literals, np.array([-1], np.int32), *nobody, 0.0, 1.0, 0.01, True, 1)[1][0]
+            assert found.pop(both, 0.0) == pytest.approx(max(gain, 0.0), abs=1e-5)
+        assert not found
+
+
 @pytest.mark.parametrize("module", BACKENDS)
 @given(problem=problems(most_variables=4), data=st.data())
 def test_screened_slopes_are_derivatives(module, problem, data):

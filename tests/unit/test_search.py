@@ -19,8 +19,10 @@ from sklearn.base import clone
 from undirected import BLM, BUSL, DTBLM, Dataset, DellaPietra, Domain, FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, tune
 from undirected.cli.common import Progress
 from undirected.errors import DataError, FormatError, ParameterError, Unconverged
+from undirected.structure import busl as busl_module
 from undirected.structure import search as search_module
 from undirected.structure.busl import Independence, blankets
+from undirected.structure.della_pietra import Conjunctions
 from undirected.structure.search import Search
 
 LEARNERS = {
@@ -104,9 +106,9 @@ def test_gains_equal_brute_force(five):
     )  # fmt: skip
     expected = [by_brute_force(five, search.weights, c, 1.0) for c in candidates]
     np.testing.assert_allclose(gains, expected, atol=1e-5)
-    # The bound that spares hopeless candidates never hides one that gains; the last two match no row.
+    # The bound that spares hopeless candidates never hides one that gains.
     kept = search.gains(candidates)[1]
-    np.testing.assert_array_equal(np.isfinite(kept) & (kept > 0), [True, True, True, False, False])
+    np.testing.assert_array_equal(np.isfinite(kept) & (kept > 0), np.array(expected) > 0)
     assert all(g > 0 for g in expected)
     assert (weights[:3] > 0).all()
 
@@ -141,6 +143,40 @@ def test_weights_equal_repeated_rows(name, triple):
     one, other = (LEARNERS[name].fit(data).network_ for data in (repeated, weighted))
     assert one.features == other.features
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-12)
+
+
+@pytest.mark.parametrize("min_rows", [0, 1])
+def test_states_that_exclude_each_other_are_found(min_rows):
+    """One of A, B, C or none, like the states of an attribute spelled out as columns, 3,000 rows: the pairs match no row."""
+    codes = np.zeros((3000, 3), int)
+    chosen = np.random.default_rng(0).integers(4, size=3000)
+    codes[np.arange(3000)[chosen < 3], chosen[chosen < 3]] = 1
+    data = Dataset(Domain.from_sizes([2] * 3), codes)
+    found = DellaPietra(alpha=2, min_rows=min_rows).fit(data).network_
+    pairs = {f: w for f, w in zip(found.features, found.weights, strict=True) if len(f) == 2}
+    assert set(pairs) == (set() if min_rows else {(A, B), (A, C), (B, C)})
+    assert all(weight < -1 for weight in pairs.values())
+
+
+def test_features_are_joined_with_features_where_extensions_fail():
+    """Two pairs, and all four together, 5,000 rows: with the pairs in the network their join is found, scored like any other."""
+    domain = Domain.from_sizes([2] * 4)
+    features = FeatureSet.from_lists([[A, B], [C, D], [A, B, C, D], [A], [B], [C], [D]], domain)
+    data = datasets.exact_sample(MarkovNetwork(features, [1.0, 1.0, 2.5, -1.0, -1.0, -1.0, -1.0]), 5000, seed=1)
+    search = Search(data, alpha=5.0, threads=1)
+    search.begin([(A, B), (C, D)])
+    found = list(Conjunctions(search, None, 0)._joined(search))
+    assert [c.feature for c in found] == [(A, B, C, D)]
+    assert found[0].gain == pytest.approx(search.gains([(A, B, C, D)])[1][0], abs=1e-6)
+
+
+def test_blankets_are_found_once_for_all_settings(triple, monkeypatch):
+    calls = []
+    original = busl_module.blankets
+    monkeypatch.setattr(busl_module, "blankets", lambda *given: calls.append(given) or original(*given))
+    tuned = tune(BUSL(), {"alpha": [2.0, 5.0], "sd": [1.0]}, triple)
+    assert len(calls) == 1
+    assert len(tuned.rows) == 2
 
 
 def test_blankets_of_a_chain():

@@ -12,7 +12,7 @@ from undirected.structure.names import learner_class
 # Options that belong to some learners only; without one the learner's own default counts.
 OWN = (
     "n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "C", "consistency", "gamma", "alpha", "search_sd", "distance",
-    "max_length", "test_level", "relearn_every", "checkpoint",
+    "start", "max_length", "test_level", "relearn_every", "checkpoint",
 )  # fmt: skip
 
 
@@ -50,7 +50,9 @@ learner_options = common.options(
         "--kappa", type=NumberOr("auto"), help="dtsl, dt+l1, dt-blm: the smaller, the smaller the trees (0.01); auto: by held-out rows."
     ),
     click.option(
-        "--min-rows", type=click.FloatRange(0, min_open=True), help="dtsl, dt+l1, dt-blm: rows that each side of a split needs (10)."
+        "--min-rows",
+        type=click.FloatRange(0),
+        help="dtsl, dt+l1, dt-blm: rows that each side of a split needs (10). dp: rows that a feature matches (0).",
     ),
     click.option("--C", "C", type=NumberOr("ebic"), help="l1, dt+l1: one over the penalty of the regressions (ebic)."),
     click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and)."),
@@ -64,6 +66,11 @@ learner_options = common.options(
         help="blm, dt-blm, dp, busl: prior during the search (that of --sd; dt-blm: 0.1).",
     ),
     click.option("--distance", type=click.Choice(["gvdm", "hamming"]), help="blm, dt-blm: which rows are near a feature (gvdm)."),
+    click.option(
+        "--start",
+        type=click.Choice(["waiting", "learned"]),
+        help="blm, dt-blm: first features wait outside the network, or are in it (waiting; dt-blm: learned).",
+    ),
     click.option("--max-length", type=click.IntRange(2), help="dp, busl: literals a feature may have (dp: any number, busl: 4)."),
     click.option("--test-level", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="busl: level of the tests (0.01)."),
     click.option(

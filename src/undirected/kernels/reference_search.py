@@ -110,8 +110,7 @@ class Search:
             entries = self._entries(literals[start[c] : start[c + 1]], *replaced)
             weight[c] = _best_weight(entries, l1, ridge)
             gain[c] = _gain(entries, weight[c], l1, ridge) - alpha * (start[c + 1] - start[c])
-            matched = self._spot(self._parts(literals[start[c] : start[c + 1]]))[0].any()
-            if not all and (not matched or gain[c] < (0.0 if o < 0 else max(0.0, present[o]))):
+            if not all and gain[c] < (0.0 if o < 0 else max(0.0, present[o])):
                 weight[c], gain[c] = 0.0, -np.inf
         return weight, gain, np.array(present)
 
@@ -162,6 +161,30 @@ class Search:
         lengths = [len(literals) for literals in found]
         flat = np.concatenate([np.zeros(0, np.int32), *found]).astype(np.int32)
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), flat, np.array(owner, dtype=np.int32)
+
+    def join(
+        self, start: Array, literals: Array, first: int, most: int, min_rows: float, l1: float, ridge: float, alpha: float, threads: int
+    ) -> tuple[Array, Array, Array, Array, int]:
+        features = [literals[a:b] for a, b in zip(start[:-1], start[1:], strict=True)]
+        found: list[tuple[Array, float, float]] = []
+        n_scored = 0
+        for j in range(first, len(features)):
+            for other in features[:j]:
+                both = np.union1d(other, features[j])
+                distinct = len(np.unique(self.variable[both % len(self.variable)])) == len(both)
+                if not distinct or len(both) > most or len(both) - max(len(other), len(features[j])) < 2:
+                    continue
+                if self._spot(self._parts(both))[0] @ self.row_weight < min_rows:
+                    continue
+                n_scored += 1
+                entries = self._entries(both, None, 0.0)
+                weight = _best_weight(entries, l1, ridge)
+                gain = _gain(entries, weight, l1, ridge) - alpha * len(both)
+                if gain > 0:
+                    found.append((both, weight, gain))
+        flat = np.concatenate([np.zeros(0, np.int32), *(both for both, _, _ in found)]).astype(np.int32)
+        ends = np.cumsum([0, *(len(both) for both, _, _ in found)]).astype(np.int64)
+        return ends, flat, np.array([w for _, w, _ in found]), np.array([g for _, _, g in found]), n_scored
 
     def screen(self, start: Array, literals: Array, extra: Array, threads: int) -> tuple[Array, Array, Array]:
         p = np.exp(self._log_probabilities()[extra])

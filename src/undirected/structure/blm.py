@@ -15,7 +15,7 @@ from undirected.network.network import MEMORY
 from undirected.structure.gssl import INITIAL, initial_conjunctions
 from undirected.structure.learner import Grid
 from undirected.structure.search import LEAST, Feature, Search
-from undirected.structure.search_learner import ALPHAS, SearchLearner
+from undirected.structure.search_learner import SDS, SearchLearner
 
 NEAREST = (1, 2, 5, 10, 20, 25, 50, 100, 200)
 DISTANCES = ("gvdm", "hamming")
@@ -89,7 +89,7 @@ class BLM(SearchLearner):
     True
     """
 
-    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": [*ALPHAS, 0.2], "sd": [0.1, 1.0, 10.0]}
+    paper_grid: ClassVar[Grid] = {"search_sd": [0.3, 1.0, 0.1, 10.0], "alpha": [2.0, 1.0, 5.0, 0.5, 0.2, 10.0, 20.0], "sd": SDS}
     quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.1, 1.0]}
 
     def __init__(
@@ -161,15 +161,18 @@ def bottom_up(
 ) -> None:
     """Sweeps over all features but the atomic ones, each replaced by its best generalisation, or dropped, where that improves
     the score; until a sweep changes nothing. Features that are ``waiting`` are outside the network until one of their
-    generalisations, or the feature itself, improves the score by entering it."""
+    generalisations, or the feature itself, improves the score by entering it. What does not gain by entering seldom does so when
+    the network has grown: those still outside are passed over until nothing inside changes any more, and then looked at again."""
     generaliser = Generaliser(search, nearest, distance, power)
     if state is None:
         given = list(initial())
         search.begin(() if waiting else given)
         order: list[Feature | None] = [*given]
+        outside: list[Feature] = []  # passed over
         position, moves = 0, 0
     else:
         order, position, moves = [None if f is None else tuple(f) for f in state["order"]], state["position"], state["moves"]
+        outside = [tuple(f) for f in state["outside"]]
     while True:
         place = {f: k for k, f in enumerate(order) if f is not None}
         batch = 1  # features looked at together: the answers hold until one of them is acted on
@@ -197,12 +200,17 @@ def bottom_up(
             batch = max(1, min(batch, 2 * moved))
             if search.relearning_due:
                 search.relearn()
-                search.save({"order": order, "position": position, "moves": moves})
-        if not moves:
+                search.save({"order": order, "outside": outside, "position": position, "moves": moves})
+        if moves:
+            search.relearn()
+            outside += [f for f in order if f is not None and f not in search.weights]
+            order = [f for f in order if f in search.weights]
+        elif outside:
+            order, outside = [*order, *(f for f in outside if f not in search.weights)], []
+        else:
             return
-        order, position, moves = [f for f in order if f is not None], 0, 0
-        search.relearn()
-        search.save({"order": order, "position": position, "moves": moves})
+        position, moves = 0, 0
+        search.save({"order": order, "outside": outside, "position": position, "moves": moves})
 
 
 class Generaliser:

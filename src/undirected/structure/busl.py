@@ -20,9 +20,9 @@ from undirected.structure.della_pietra import check_length
 from undirected.structure.greedy import Candidate, grow
 from undirected.structure.learner import Grid
 from undirected.structure.search import Feature, Search
-from undirected.structure.search_learner import ALPHAS, SearchLearner
+from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner
 
-ROWS_A_CELL = 5.0  # a test with fewer rows for each cell of its tables is not made
+LEAST_EXPECTED = 1.0  # a stratum in which fewer rows are expected in some cell says nothing
 
 
 class BUSL(SearchLearner):
@@ -63,9 +63,9 @@ class BUSL(SearchLearner):
     Honavar's grow-shrink tests.
 
     Deviations: (1) a table takes the place of the relational database, so that the template is the graph of its variables.
-    (2) Within a blanket, a test is made only if its tables have five rows a cell; without one the variable stays out.
-    (3) Conjunctions are bounded by ``max_length``, cliques having exponentially many. (4) Positive literals only, as for the other
-    searches of Davis and Domingos (2010).
+    (2) Strata with an expected count below one in some cell are left out of a test (Cochran's rule); where none is left the
+    variable stays out. (3) Conjunctions are bounded by ``max_length``, cliques having exponentially many. (4) Positive literals
+    only, as for the other searches of Davis and Domingos (2010).
 
     Examples
     --------
@@ -75,8 +75,8 @@ class BUSL(SearchLearner):
     True
     """
 
-    relearn_share: ClassVar[float] = 0.01
-    paper_grid: ClassVar[Grid] = {"search_sd": [1.0, 0.1, 10.0], "alpha": ALPHAS, "sd": [0.1, 1.0, 10.0]}
+    relearn_share: ClassVar[float] = 0.03
+    paper_grid: ClassVar[Grid] = {"search_sd": SEARCH_SDS, "alpha": ALPHAS, "sd": SDS}
     quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.1, 1.0]}
 
     def __init__(
@@ -107,7 +107,9 @@ class BUSL(SearchLearner):
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
         if state is None:
             search.begin()  # something to return if time runs out among the tests
-            self.blankets_ = blankets(search.data, self.test_level, search.check_time)
+            if self.test_level not in search.common:
+                search.common[self.test_level] = blankets(search.data, self.test_level, search.check_time)
+            self.blankets_ = search.common[self.test_level]
         else:
             self.restore(state)
         grow(search, state, CliqueConjunctions(search.data, self.blankets_, self.max_length), self.kept())
@@ -139,7 +141,7 @@ class CliqueConjunctions:
         self.features = [f for variables in sorted(seen) for f in itertools.product(*(literals[v] for v in variables))]
 
     def stages(self, search: Search) -> Iterable[Iterable[Candidate]]:
-        yield ((None, f) for f in self.features)
+        yield (Candidate(f) for f in self.features)
 
     def after(self, search: Search, new: Feature) -> Iterable[Candidate]:
         return ()
@@ -189,42 +191,52 @@ class Independence:
         n_states, base = self.domain.n_states, self.domain.base[:-1]
         own = int(n_states[target])
         stratum = np.zeros(len(self.codes), dtype=np.int64)
-        n_strata = 1
         for v in strata:
-            stratum = stratum * int(n_states[v]) + self.codes[:, v]
-            used = np.bincount(stratum) > 0
-            stratum = (np.cumsum(used) - 1)[stratum]
-            n_strata = int(used.sum())
-        enough = self.weights.sum() >= ROWS_A_CELL * n_strata * own * n_states
-        if not enough.any():
-            return np.ones(len(n_states)), np.zeros(len(n_states))
+            stratum = _numbered(stratum * int(n_states[v]) + self.codes[:, v])
         group = stratum * own + self.codes[:, target]
-        by_target = np.bincount(group, weights=self.weights, minlength=n_strata * own).reshape(n_strata, own, 1)
+        by_target = np.bincount(group, weights=self.weights, minlength=own * (int(stratum.max()) + 1)).reshape(-1, own)
+        # Whatever the other variable is, no count is expected to be more than half of the rarer state's.
+        rarest = np.where(by_target > 0, by_target, np.inf).min(axis=1)
+        useful = ((by_target > 0).sum(axis=1) > 1) & (rarest >= 2 * LEAST_EXPECTED)
+        rows = np.flatnonzero(useful[stratum])
+        out = np.ones(len(n_states)), np.zeros(len(n_states))
+        if not len(rows):
+            return out
+        group = (np.cumsum(useful) - 1)[stratum[rows]] * own + self.codes[rows, target]
+        by_target = by_target[useful][:, :, None]
+        weights, n_groups = self.weights[rows], by_target.size
         if only is not None:
             n = int(n_states[only])
-            table = np.bincount(group * n + self.codes[:, only], weights=self.weights, minlength=n_strata * own * n)
-            p, strength = _chi_square(table.reshape(n_strata, own, n), by_target, np.array([0]))
-            out = np.ones(len(n_states)), np.zeros(len(n_states))
-            if enough[only]:
-                out[0][only], out[1][only] = p[0], strength[0]
+            table = np.bincount(group * n + self.codes[rows, only], weights=weights, minlength=n_groups * n)
+            p, strength = _chi_square(table.reshape(-1, own, n), by_target, np.array([0]))
+            out[0][only], out[1][only] = p[0], strength[0]
             return out
-        rows = sp.csr_matrix((self.weights, (group, np.arange(len(group)))), shape=(n_strata * own, len(group)))
-        counts = np.zeros((n_strata, own, self.domain.n_literals))  # stratum, state of the target, literal
-        counts[:, :, self.states] = np.asarray((rows @ self.held).todense()).reshape(n_strata, own, -1)
+        chosen = sp.csr_matrix((weights, (group, rows)), shape=(n_groups, len(self.codes)))
+        counts = np.zeros((len(by_target), own, self.domain.n_literals))  # stratum, state of the target, literal
+        counts[:, :, self.states] = (chosen @ self.held).toarray().reshape(len(by_target), own, -1)
         counts[:, :, base] = by_target - np.add.reduceat(counts, base, axis=2)
-        p, strength = _chi_square(counts, by_target, base)
-        return np.where(enough, p, 1.0), np.where(enough, strength, 0.0)
+        return _chi_square(counts, by_target, base)
+
+
+def _numbered(values: Array) -> Array:
+    """Small whole numbers in the place of the values that occur."""
+    used = np.bincount(values) > 0
+    return np.asarray((np.cumsum(used) - 1)[values])
 
 
 def _chi_square(counts: Array, by_target: Array, base: Array) -> tuple[Array, Array]:
     """For each run of literals that begins at ``base``: p-value, and chi-square over its degrees of freedom, which count the states
-    seen in each stratum."""
+    seen in each stratum. Strata in which some expected count is too small are left out."""
     by_literal = counts.sum(axis=1, keepdims=True)
-    expected = by_target * by_literal / np.maximum(by_target.sum(axis=1, keepdims=True), 1e-300)
-    terms = np.where(expected > 1e-9, (counts - expected) ** 2 / np.maximum(expected, 1e-300), 0).sum(axis=1)
-    chi = np.add.reduceat(terms, base, axis=1).sum(axis=0)
+    total = by_target.sum(axis=1, keepdims=True)
+    expected = by_target * by_literal / total
+    terms = np.divide((counts - expected) ** 2, expected, out=np.zeros_like(counts), where=expected > 1e-9).sum(axis=1)
+    rarest = np.minimum.reduceat(np.where(by_literal > 1e-9, by_literal, np.inf)[:, 0], base, axis=1)
+    rarest *= np.where(by_target > 0, by_target, np.inf).min(axis=1) / total[:, 0]
+    used = rarest >= LEAST_EXPECTED
+    chi = (np.add.reduceat(terms, base, axis=1) * used).sum(axis=0)
     seen = np.add.reduceat((by_literal[:, 0] > 1e-9).astype(np.int64), base, axis=1)
-    free = ((seen - 1) * ((by_target[:, :, 0] > 0).sum(axis=1, keepdims=True) - 1)).sum(axis=0)
+    free = ((seen - 1) * ((by_target > 0).sum(axis=1) - 1) * used).sum(axis=0)
     tested = free > 0
     free = np.maximum(free, 1)
     return np.where(tested, chdtrc(free, chi), 1.0), np.where(tested, chi / free, 0.0)

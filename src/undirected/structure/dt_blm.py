@@ -18,6 +18,8 @@ from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import SearchLearner
 from undirected.weights.tuning import search, settings_of
 
+LARGER = 10.0  # times kappa, for a second start from larger trees
+
 
 class DTBLM(SearchLearner):
     """Grow trees as `DTSL` does, turn them into features, and generalise these as `BLM` does.
@@ -49,9 +51,11 @@ class DTBLM(SearchLearner):
     Notes
     -----
     Lowd and Davis, "Improving Markov Network Structure Learning Using Decision Trees", JMLR 15, 2014, Section 5, Algorithms 3
-    and 4. `tune` first tunes `DTSL` on its own and starts from the features of its best setting, as in the paper.
+    and 4. `tune` first tunes `DTSL` on its own and starts from the features of its best setting, as in the paper, and then from
+    those of larger trees (ten times its ``kappa``) converted the same way.
 
-    Deviations: those of `BLM` but the first; a literal that excludes a state stays or goes with the other literals on its variable.
+    Deviations: besides the larger trees, those of `BLM` but the first; a literal that excludes a state stays or goes with the
+    other literals on its variable.
 
     Examples
     --------
@@ -62,7 +66,7 @@ class DTBLM(SearchLearner):
     """
 
     # The price of a literal is small beside that of the other searches: trees give many features that each do a little.
-    paper_grid: ClassVar[Grid] = {"search_sd": [0.1, 1.0, 10.0], "alpha": [0.1, 0.5, 1.0, 2.0, 5.0], **DTSL.paper_grid}
+    paper_grid: ClassVar[Grid] = {"search_sd": [0.1, 0.3, 1.0, 10.0], "alpha": [0.5, 2.0, 0.1, 5.0], **DTSL.paper_grid}
     quick_grid: ClassVar[Grid] = {"search_sd": [0.1], "alpha": [0.5], **DTSL.quick_grid}
 
     def __init__(
@@ -116,12 +120,15 @@ class DTBLM(SearchLearner):
     def proposals(
         self, data: Dataset, valid: Dataset, grid: Grid, ledger: LedgerPath = None, search_tol: float | None = None
     ) -> Iterator[Proposal]:
-        """`DTSL` is tuned first, over its own part of the grid; the searches start from its best features."""
+        """`DTSL` is tuned first, over its own part of the grid; the searches start from its best features, and from those of larger
+        trees: it is for the search, not for weight learning, to choose among them."""
         trees = self._trees()
         own = {name: values for name, values in grid.items() if name in trees.get_params()}
         began = time.monotonic()
         found = search(trees, own, data, valid, ledger, search_tol)
         best = {name: [value] for name, value in settings_of(found.best).items() if name not in WEIGHT_SETTINGS}
+        if best["kappa"][0] * LARGER < 1:
+            best["kappa"].append(best["kappa"][0] * LARGER)
         seconds = found.seconds
         rest = clone(self)
         if self.time_budget is not None:  # what a ledger has saved is left for the searches

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from undirected.structure.search import LEAST, Feature, Search
 
@@ -13,7 +13,13 @@ AT_ONCE = 64  # stale candidates scored anew in one call
 PIECE = 2_000  # candidates scored in one call
 GUESSED = -1  # stands for the version of a gain that was guessed
 
-Candidate = tuple[float | None, Feature]  # a guess of its gain, or None, and the feature
+
+class Candidate(NamedTuple):
+    """A feature that may enter: scored on the network as it is, with a guess of its gain alone, or with nothing known of it."""
+
+    feature: Feature
+    gain: float | None = None
+    weight: float | None = None
 
 
 class Source(Protocol):
@@ -34,14 +40,14 @@ class Heap:
         self.known = {entry[1] for entry in self.entries}
 
     def add(self, search: Search, candidates: Iterable[Candidate]) -> None:
-        """Take in candidates that are guessed to be of use, and score those without a guess."""
+        """Take in candidates, and score those of which nothing is known."""
         candidates = iter(candidates)
         while piece := list(itertools.islice(candidates, PIECE)):
-            new = {c: guess for guess, c in piece if c not in self.known and c not in search.weights}
-            for candidate, guess in new.items():
-                if guess is not None:
-                    self._push(guess, candidate, 0.0, GUESSED)
-            self._score(search, [c for c, guess in new.items() if guess is None])
+            new = {c.feature: c for c in piece if c.feature not in self.known and c.feature not in search.weights}
+            for feature, gain, weight in new.values():
+                if gain is not None:
+                    self._push(gain, feature, weight or 0.0, GUESSED if weight is None else search.version)
+            self._score(search, [c.feature for c in new.values() if c.gain is None])
             search.check_time()
 
     def fill(self, search: Search, source: Source) -> None:

@@ -93,7 +93,9 @@ class Search:
         time_budget: float | None = None,
         progress: Any = None,
         checkpoint: Checkpoint | None = None,
+        common: dict[Any, Any] | None = None,
     ) -> None:
+        self.common: dict[Any, Any] = {} if common is None else common  # what searches of the same table can share
         self.data, self.domain = data, data.domain
         self.alpha, self.l1, self.sd = alpha, l1, sd
         self.ridge = 0.0 if np.isinf(sd) else 1 / sd**2

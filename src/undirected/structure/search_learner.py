@@ -28,8 +28,11 @@ from undirected.weights.fit import WeightFit, check_penalties
 from undirected.weights.ledger import digest
 from undirected.weights.tuning import lasting_params
 
-FORMAT = 1  # of checkpoints; those of another are not taken up
-ALPHAS = [5.0, 2.0, 1.0, 10.0, 20.0, 0.5]  # likely and cheap ones first, for the sake of time budgets
+FORMAT = 2  # of checkpoints; those of another are not taken up
+# For the papers' grids, likely and cheap values first, for the sake of time budgets.
+ALPHAS = [5.0, 2.0, 1.0, 10.0, 20.0, 0.5]
+SEARCH_SDS = [1.0, 0.3, 0.1, 10.0]
+SDS = [0.1, 0.3, 1.0, 10.0]
 
 
 class SearchLearner(Learner):
@@ -88,7 +91,9 @@ class SearchLearner(Learner):
     def restore(self, state: dict[str, Any]) -> None:
         """Take up what `kept` gave."""
 
-    def _run(self, data: Dataset, checkpoint: str | os.PathLike[str] | None, time_budget: float | None) -> Search:
+    def _run(
+        self, data: Dataset, checkpoint: str | os.PathLike[str] | None, time_budget: float | None, common: dict[Any, Any] | None = None
+    ) -> Search:
         self._check()
         if checkpoint is not None:
             check_writable(checkpoint)
@@ -96,7 +101,7 @@ class SearchLearner(Learner):
             data, self.alpha, self.l1, self.sd if self.search_sd is None else self.search_sd,
             tol=self.tol, relearn_every=None if self.relearn_every == "auto" else int(self.relearn_every), relearn_share=self.relearn_share,
             threads=self.threads, memory=self.memory, time_budget=time_budget, progress=self.progress,
-            checkpoint=None if checkpoint is None else Checkpoint(Path(checkpoint), self._owner(data)),
+            checkpoint=None if checkpoint is None else Checkpoint(Path(checkpoint), self._owner(data)), common=common,
         )  # fmt: skip
         try:
             state = search.resume()
@@ -132,6 +137,7 @@ class SearchLearner(Learner):
         """A search for every structural setting; beside a ledger, searches are kept in a folder and go on where they stopped."""
         structural = {name: values for name, values in grid.items() if name not in WEIGHT_SETTINGS}
         began = time.monotonic()
+        common: dict[Any, Any] = {}
         for values in itertools.product(*structural.values()):
             settings = dict(zip(structural, values, strict=True))
             left = None if self.time_budget is None else max(0.0, self.time_budget - (time.monotonic() - began))
@@ -139,7 +145,7 @@ class SearchLearner(Learner):
             settings.setdefault("search_sd", one.sd if one.search_sd is None else one.search_sd)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Unconverged)  # told by the proposal
-                search = one._run(data, _kept_beside(ledger, one._owner(data)), left)
+                search = one._run(data, _kept_beside(ledger, one._owner(data)), left, common)
             if search.trace.stopped_by == "interrupt":
                 raise KeyboardInterrupt
             self.trace_ = search.trace
