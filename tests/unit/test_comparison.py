@@ -16,6 +16,7 @@ import pytest
 from undirected import DTL1, DTSL, L1, Atomic, ChowLiu, DataError, ParameterError, compare, datasets, holdout, tune
 from undirected.evaluation import runs
 from undirected.evaluation.cell import peak_bytes
+from undirected.evaluation.comparison import QUICK_TOL
 from undirected.evaluation.published import PAPERS, published
 from undirected.evaluation.results import Comparison, load_comparison
 from undirected.evaluation.significance import mean_ranks, wilcoxon_p
@@ -36,7 +37,7 @@ def results(tables, tmp_path_factory):
 
 
 def test_a_cell_is_what_tune_and_score_give(results, tables):
-    tuned = tune(DTSL(), "quick", tables[0], tables[1])
+    tuned = tune(DTSL(tol=QUICK_TOL), "quick", tables[0], tables[1], refine=False)
     row = results[0].row("dtsl", "nltcs")
     assert row["settings"] == tuned.settings
     assert row["pll"] == pytest.approx(tuned.learner.score(tables[2]), abs=1e-9)
@@ -50,7 +51,7 @@ def test_a_cell_is_what_tune_and_score_give(results, tables):
 
 def test_a_share_of_the_rows(results, tables):
     half = holdout(tables[0], 0.5, 0)[1]
-    tuned = tune(ChowLiu(), "quick", half, tables[1])
+    tuned = tune(ChowLiu(tol=QUICK_TOL), "quick", half, tables[1], refine=False)
     row = results[0].row("chow-liu", "nltcs", 0.5)
     assert row["train_rows"] == 300
     assert row["pll"] == pytest.approx(tuned.learner.score(tables[2]), abs=1e-9)

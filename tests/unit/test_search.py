@@ -256,6 +256,24 @@ def test_a_budget_leaves_a_ledger_open(triple, tmp_path):
     assert {row["alpha"] for row in second.rows} == {5.0, 1.0, 0.5}
 
 
+def test_a_search_cut_by_the_budget_is_weighed(triple, monkeypatch):
+    """The first search ends in time with nothing, the second is cut when it has the pair: its features are not thrown away."""
+    train, valid = triple.subset(np.arange(3000)), triple.subset(np.arange(3000, 4000))
+
+    def cut(self, search, state):
+        search.begin()
+        if self.alpha == 1.0:
+            search.begin([(D, E)])
+            time.sleep(2)
+            raise search_module.Stopped("time")
+
+    monkeypatch.setattr(BLM, "explore", cut)
+    tuned = tune(BLM(time_budget=2), {"alpha": [5.0, 1.0, 0.5], "sd": [1.0]}, train, valid)
+    assert [row["alpha"] for row in tuned.rows] == [5.0, 1.0]
+    assert tuned.settings["alpha"] == 1.0
+    assert not tuned.complete
+
+
 def test_tuned_settings_give_the_tuned_network(triple):
     train, valid = triple.subset(np.arange(1500)), triple.subset(np.arange(1500, 2500))
     tuned = tune(BLM(), {"alpha": [2.0], "sd": [0.3]}, train, valid)

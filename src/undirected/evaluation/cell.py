@@ -56,6 +56,7 @@ class Job:
     ledger: Path
     network_file: Path
     splits: int = 0  # of the variables, for CMLL
+    refine: bool = True  # the prior, as `tune` does
 
     def identity(self) -> dict[str, Any]:
         """What the row depends on."""
@@ -68,6 +69,7 @@ class Job:
             "tables": [digest(table) for table in (self.tables.train, self.tables.valid, self.tables.test)],
             "fraction": self.fraction,
             "seed": self.seed,
+            **({} if self.refine else {"refine": False}),
         }
 
     def failure(self, why: str) -> dict[str, Any]:
@@ -137,7 +139,7 @@ def tune(job: Job) -> dict[str, Any]:
     if job.fraction < 1:  # with one seed a smaller share is part of a larger
         train = holdout(train, job.fraction, job.seed)[1]
     found = search(job.learner, job.grid, train, job.tables.valid, job.ledger)
-    best, fit = settle(job.learner, found, train, job.tables.valid)
+    best, fit = settle(job.learner, found, train, job.tables.valid, job.refine)
     network = fit.network(prune=True)
     pll = network.pll(job.tables.test, job.learner.threads)
     network.save(job.network_file)

@@ -21,6 +21,7 @@ from undirected.structure.learner import Learner
 from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
 from undirected.weights.tuning import check_grid
 
+QUICK_TOL = 1e-3  # of weights under the quick grids; the scores move in the fifth digit
 VALID_SHARE, TEST_SHARE = 0.1, 0.15  # of a table that comes without splits, as in the papers
 
 
@@ -52,7 +53,8 @@ def compare(
         Names or files, ``(train, valid, test)``, or a mapping of labels to either. A table without splits is divided at random,
         15 % for testing and 10 % for validation.
     grid
-        ``"quick"``, ``"paper"``, or a mapping of labels to grids; see `tune`.
+        ``"quick"``, ``"paper"``, or a mapping of labels to grids; see `tune`. With ``"quick"`` weights are learned to a tolerance of
+        1e-3 and priors are not refined.
     sizes
         Shares of the training rows, for learning curves; smaller ones are parts of larger ones.
     folder
@@ -87,6 +89,8 @@ def compare(
         learner.set_params(threads=threads or max(1, default_threads() // jobs))
         if time_budget is not None:
             learner.set_params(time_budget=time_budget)
+        if grid == "quick":
+            learner.set_params(tol=max(learner.tol, QUICK_TOL))
     grids = _grids(grid, makers)
     tables = _labelled_tables(datasets, seed, makers)
     with tempfile.TemporaryDirectory() if folder is None else contextlib.nullcontext(folder) as place:
@@ -94,7 +98,7 @@ def compare(
         _make(target)
         lanes = [
             [
-                Job(label, made, grids[label], each, size, seed, *_places(target, each.name, label, size), cmll_splits)
+                Job(label, made, grids[label], each, size, seed, *_places(target, each.name, label, size), cmll_splits, grid != "quick")
                 for label, made in makers.items()
             ]
             for each in tables

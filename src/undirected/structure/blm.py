@@ -90,7 +90,7 @@ class BLM(SearchLearner):
     """
 
     paper_grid: ClassVar[Grid] = {"search_sd": [0.3, 1.0, 0.1, 10.0], "alpha": [2.0, 1.0, 5.0, 0.5, 0.2, 10.0, 20.0], "sd": SDS}
-    quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.1, 1.0]}
+    quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [0.3], "sd": [0.3, 1.0]}
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ class DellaPietra(SearchLearner):
 
     relearn_share: ClassVar[float] = 0.03
     paper_grid: ClassVar[Grid] = {"search_sd": SEARCH_SDS, "alpha": ALPHAS, "sd": SDS}
-    quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.1, 1.0]}
+    quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.3, 1.0]}
 
     def __init__(
         self,

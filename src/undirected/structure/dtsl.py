@@ -83,7 +83,7 @@ class DTSL(Learner):
     """
 
     paper_grid: ClassVar[Grid] = {"kappa": ["auto"], "conversion": list(CONVERSIONS), "sd": [0.1, 1.0, 10.0, 100.0]}
-    quick_grid: ClassVar[Grid] = {"kappa": ["auto"], "conversion": ["prune", "nonzero"], "sd": [0.1, 0.5, 1.0]}
+    quick_grid: ClassVar[Grid] = {"kappa": ["best"], "conversion": ["prune", "nonzero"], "sd": [0.1, 0.5]}
 
     def __init__(
         self,
@@ -115,10 +115,13 @@ class DTSL(Learner):
         return convert(self.trees_, self.conversion)
 
     def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *_: Any) -> Iterator[Proposal]:
-        """One growing of trees serves every ``kappa``, and one ``kappa`` every conversion."""
+        """One growing of trees serves every ``kappa``, and one ``kappa`` every conversion. In a grid ``auto`` stands for the value with
+        the best trees and those as good, ``best`` for the first of these alone."""
         self._check()
         whole = grow_trees(data, self.min_rows, 1.0, self.threads)
-        kappas = [k for given in grid.get("kappa", [self.kappa]) for k in (_best(whole, valid) if given == "auto" else [float(given)])]
+        words = {"auto": slice(None), "best": slice(1)}
+        given = grid.get("kappa", [self.kappa])
+        kappas = [k for value in given for k in (_best(whole, valid)[words[value]] if value in words else [float(value)])]
         for chosen in dict.fromkeys(kappas):
             self._keep(whole.cut(chosen), chosen)
             for conversion in grid.get("conversion", [self.conversion]):

@@ -29,6 +29,7 @@ MEASURED = ("valid_pll", "n_features", "n_nonzero", "mean_length", "violation", 
 LOOSE = 1e-3  # the search is never looser than this
 CLOSE = 0.005  # settings whose validation scores differ by less than this share of the best are settled at the full tolerance
 REFINEMENTS = 2  # rounds in which sd is moved halfway to its neighbours
+LAST = 0.1  # of the time budget, for the weights of a search that used it up
 LOOK, HOPELESS = 10, 0.01  # at so many times the tolerance a setting is scored, and given up if this share below the best
 
 Progress = Callable[[int, int, dict[str, Any]], None]
@@ -179,9 +180,12 @@ def search(
         seconds = time.monotonic() - began if proposal.seconds is None else proposal.seconds
         complete = complete and proposal.complete
         left = None if learner.time_budget is None else learner.time_budget - Search(rows, features).seconds - seconds
-        if left is not None and left <= 0 and rows:
+        last = left is not None and left <= 0 and bool(rows)
+        if last:
             complete = False
-            break
+            if proposal.complete:
+                break
+            left = LAST * learner.time_budget  # a search that the end of the time cut short may still be the best
         candidates = proposal.features.union(atoms)
         found = None if book is None else book.find(proposal.settings)
         if found is None:
@@ -202,6 +206,8 @@ def search(
             best, features = leader, candidates
         if progress is not None:
             progress(done, len(rows), best)
+        if last:
+            break
         began = time.monotonic()
     if book is not None and complete:
         book.finish(rows, features)
