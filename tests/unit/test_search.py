@@ -19,6 +19,7 @@ from sklearn.base import clone
 from undirected import BLM, BUSL, DTBLM, Dataset, DellaPietra, Domain, FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, tune
 from undirected.cli.common import Progress
 from undirected.errors import DataError, FormatError, ParameterError, Unconverged
+from undirected.structure import blm as blm_module
 from undirected.structure import busl as busl_module
 from undirected.structure import search as search_module
 from undirected.structure.busl import Independence, blankets
@@ -143,6 +144,14 @@ def test_weights_equal_repeated_rows(name, triple):
     one, other = (LEARNERS[name].fit(data).network_ for data in (repeated, weighted))
     assert one.features == other.features
     np.testing.assert_allclose(one.weights, other.weights, atol=1e-12)
+
+
+def test_forgotten_generalisations_are_found_again(triple, monkeypatch):
+    whole = BLM(alpha=1).fit(triple)
+    monkeypatch.setattr(blm_module, "REMEMBERED", 20)
+    again = BLM(alpha=1).fit(triple)
+    assert again.network_.features == whole.network_.features
+    np.testing.assert_array_equal(again.network_.weights, whole.network_.weights)
 
 
 @pytest.mark.parametrize("min_rows", [0, 1])

@@ -22,6 +22,7 @@ DISTANCES = ("gvdm", "hamming")
 STARTS = ("waiting", "learned")
 AHEAD = 256  # features generalised in one call
 MOST = 512  # features whose replacements are scored in one call
+REMEMBERED = 50_000_000  # literals of generalisations, some two gigabytes; beyond, they are found again
 
 
 class BLM(SearchLearner):
@@ -221,17 +222,21 @@ class Generaliser:
         self.sizes = np.unique(np.asarray(nearest, dtype=float))
         self.together = search.data.pair_counts() if distance == "gvdm" else None
         self.known: dict[Feature, list[Feature]] = {}
+        self.size = 0  # literals remembered
 
     def know(self, needed: list[Feature], soon: Iterable[Feature]) -> None:
         """Find the generalisations of those needed, if there are new ones, and with them those needed soon."""
         if all(f in self.known for f in needed):
             return
+        if self.size > REMEMBERED:
+            self.known, self.size = {}, 0
         new = [f for f in dict.fromkeys((*needed, *soon)) if f not in self.known]
         flat = FeatureSet.from_normalised(new, self.search.domain)
         start, literals, owner = self.search.kernel.generalise(
             flat.start, flat.literals, self.together, self.power, self.sizes, self.search.threads
         )
         self.known |= {f: [] for f in new}
+        self.size += len(literals)
         values, bounds = literals.tolist(), start.tolist()
         for k, j in enumerate(owner.tolist()):
             self.known[new[j]].append(tuple(values[bounds[k] : bounds[k + 1]]))
