@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import chdtrc
 
 from undirected.data.dataset import Dataset
@@ -22,6 +21,7 @@ from undirected.structure.learner import Grid
 from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner
 
+AT_ONCE = 1_000_000  # cells counted in one call
 LEAST_EXPECTED = 1.0  # a stratum in which fewer rows are expected in some cell says nothing
 
 
@@ -150,7 +150,8 @@ class CliqueConjunctions:
 def blankets(data: Dataset, level: float, check: Callable[[], None] = lambda: None) -> list[list[int]]:
     """Grow-shrink: variables that depend on the target given those found so far, strongest first; then out with the needless.
 
-    ``check`` is called between tests, and may end the work by raising.
+    Neighbours in a Markov network depend on each other whatever else is known, so a variable once found independent is not tested
+    again. ``check`` is called between tests, and may end the work by raising.
     """
     tests = Independence(data)
     return [_blanket(tests, v, level, check) for v in range(len(data.domain))]
@@ -158,37 +159,42 @@ def blankets(data: Dataset, level: float, check: Callable[[], None] = lambda: No
 
 def _blanket(tests: Independence, target: int, level: float, check: Callable[[], None]) -> list[int]:
     found: list[int] = []
-    while True:
+    others = np.setdiff1d(np.arange(tests.n_variables), [target])
+    p, strength = tests.alone(target, others)
+    while (p < level).any():
         check()
-        p, strength = tests.given(target, found)
-        p[[target, *found]] = 1.0
-        dependent = np.flatnonzero(p < level)
-        if not len(dependent):
-            break
-        found.append(int(dependent[np.argmax(strength[dependent])]))
+        others, strength = others[p < level], strength[p < level]
+        best = int(np.argmax(strength))
+        found.append(int(others[best]))
+        others = np.delete(others, best)
+        p, strength = tests.given(target, found, others)
     for v in list(found):
         rest = [u for u in found if u != v]
-        if tests.given(target, rest, v)[0][v] >= level:
+        if tests.given(target, rest, np.array([v]))[0][0] >= level:
             found = rest
     return sorted(found)
 
 
 class Independence:
-    """Chi-square tests of one variable against all others at once, in the strata of some variables."""
+    """Chi-square tests of one variable against others, in the strata of some variables: p-values, and chi-square over its degrees of
+    freedom; 1 and 0 where the rows do not suffice for a test."""
 
     def __init__(self, data: Dataset) -> None:
-        table, domain = data.distinct, data.domain
-        self.codes, self.weights, self.domain = table.codes, table.weights, domain
-        # First states are left out: their counts follow from the others', and in most tables they are the frequent ones.
-        rows, variables = np.nonzero(self.codes)
-        self.states = np.setdiff1d(np.arange(domain.n_literals), domain.base[:-1])
-        columns = np.searchsorted(self.states, domain.base[variables] + self.codes[rows, variables])
-        self.held = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(table), len(self.states)))
+        table, self.domain = data.distinct, data.domain
+        self.codes, self.weights = np.asfortranarray(table.codes), table.weights
+        self.n_variables = len(data.domain)
+        self.together = data.pair_counts()
 
-    def given(self, target: int, strata: list[int], only: int | None = None) -> tuple[Array, Array]:
-        """P-value and chi-square over its degrees of freedom, for every variable, or for one alone; 1 and 0 where the rows do not
-        suffice for a test."""
-        n_states, base = self.domain.n_states, self.domain.base[:-1]
+    def alone(self, target: int, others: Array) -> tuple[Array, Array]:
+        """Without strata, from the counts of pairs."""
+        base = self.domain.base
+        counts = self.together[None, base[target] : base[target + 1]]
+        by_target = np.diagonal(self.together)[base[target] : base[target + 1]].reshape(1, -1, 1)
+        p, strength = _chi_square(counts, by_target, base[:-1])
+        return p[others], strength[others]
+
+    def given(self, target: int, strata: list[int], others: Array) -> tuple[Array, Array]:
+        n_states = self.domain.n_states
         own = int(n_states[target])
         stratum = np.zeros(len(self.codes), dtype=np.int64)
         for v in strata:
@@ -199,23 +205,20 @@ class Independence:
         rarest = np.where(by_target > 0, by_target, np.inf).min(axis=1)
         useful = ((by_target > 0).sum(axis=1) > 1) & (rarest >= 2 * LEAST_EXPECTED)
         rows = np.flatnonzero(useful[stratum])
-        out = np.ones(len(n_states)), np.zeros(len(n_states))
+        out = np.ones(len(others)), np.zeros(len(others))
         if not len(rows):
             return out
         group = (np.cumsum(useful) - 1)[stratum[rows]] * own + self.codes[rows, target]
         by_target = by_target[useful][:, :, None]
-        weights, n_groups = self.weights[rows], by_target.size
-        if only is not None:
-            n = int(n_states[only])
-            table = np.bincount(group * n + self.codes[rows, only], weights=weights, minlength=n_groups * n)
-            p, strength = _chi_square(table.reshape(-1, own, n), by_target, np.array([0]))
-            out[0][only], out[1][only] = p[0], strength[0]
-            return out
-        chosen = sp.csr_matrix((weights, (group, rows)), shape=(n_groups, len(self.codes)))
-        counts = np.zeros((len(by_target), own, self.domain.n_literals))  # stratum, state of the target, literal
-        counts[:, :, self.states] = (chosen @ self.held).toarray().reshape(len(by_target), own, -1)
-        counts[:, :, base] = by_target - np.add.reduceat(counts, base, axis=2)
-        return _chi_square(counts, by_target, base)
+        weights = self.weights[rows]
+        at_once = max(1, AT_ONCE // len(rows))
+        for n in np.unique(n_states[others]).tolist():
+            places = np.flatnonzero(n_states[others] == n)
+            for some in np.array_split(places, -(-len(places) // at_once)):
+                cell = (group[:, None] * len(some) + np.arange(len(some))) * n + self.codes[np.ix_(rows, others[some])]
+                counts = np.bincount(cell.ravel(), weights=np.repeat(weights, len(some)), minlength=by_target.size * len(some) * n)
+                out[0][some], out[1][some] = _chi_square(counts.reshape(-1, own, len(some) * n), by_target, n * np.arange(len(some)))
+        return out
 
 
 def _numbered(values: Array) -> Array:
