@@ -76,7 +76,7 @@ class L1(Learner):
     """
 
     paper_grid: ClassVar[Grid] = {"C": CS, "consistency": ["and", "or"], "sd": [0.1, 1.0, 10.0, 100.0]}
-    quick_grid: ClassVar[Grid] = {"C": [0.05, 0.5], "consistency": ["or"], "sd": [0.5]}
+    quick_grid: ClassVar[Grid] = {"C": [0.05, 0.5], "consistency": ["or"], "sd": [0.1, 0.5]}
 
     def __init__(
         self,
