@@ -150,8 +150,8 @@ class CliqueConjunctions:
 def blankets(data: Dataset, level: float, check: Callable[[], None] = lambda: None) -> list[list[int]]:
     """Grow-shrink: variables that depend on the target given those found so far, strongest first; then out with the needless.
 
-    Neighbours in a Markov network depend on each other whatever else is known, so a variable once found independent is not tested
-    again. ``check`` is called between tests, and may end the work by raising.
+    Neighbours in a Markov network depend on each other whatever else is known, so variables found independent to begin with, when all
+    rows speak, are not tested again. ``check`` is called between tests, and may end the work by raising.
     """
     tests = Independence(data)
     return [_blanket(tests, v, level, check) for v in range(len(data.domain))]
@@ -161,10 +161,10 @@ def _blanket(tests: Independence, target: int, level: float, check: Callable[[],
     found: list[int] = []
     others = np.setdiff1d(np.arange(tests.n_variables), [target])
     p, strength = tests.alone(target, others)
+    others, p, strength = (values[p < level] for values in (others, p, strength))
     while (p < level).any():
         check()
-        others, strength = others[p < level], strength[p < level]
-        best = int(np.argmax(strength))
+        best = int(np.argmax(np.where(p < level, strength, -1.0)))
         found.append(int(others[best]))
         others = np.delete(others, best)
         p, strength = tests.given(target, found, others)
