@@ -217,6 +217,27 @@ def test_thin_strata_are_no_evidence():
     assert (p[0], strength[0]) == (pytest.approx(1.0), pytest.approx(0.0))
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shares", [[0.97, 0.03], [0.4, 0.395, 0.2, 0.005], [0.0, 0.5, 0.5]])
+def test_blankets_of_equal_columns_with_rare_states(shares, weighted):
+    """Two equal columns and one of noise, 1,000 rows: rare states, or states never seen, do not hide what is plain."""
+    rng = np.random.default_rng(4)
+    own = np.repeat(np.arange(len(shares)), np.round(1000 * np.array(shares)).astype(int))
+    codes = np.column_stack([own, own, rng.integers(2, size=1000)])
+    weights = rng.uniform(0.9, 1.1, 1000) if weighted else None
+    data = Dataset(Domain.from_sizes([len(shares), len(shares), 2]), codes, weights)
+    assert blankets(data, 1e-4) == [[1], [0], []]
+
+
+def test_blankets_of_a_common_effect():
+    """A and C are independent, B is a noisy AND of them, 20,000 rows: given B they depend on each other, so all are neighbours."""
+    rng = np.random.default_rng(0)
+    a, c = rng.integers(2, size=(2, 20_000))
+    b = np.where(rng.random(20_000) < 0.9, a & c, rng.integers(2, size=20_000))
+    data = Dataset(Domain.from_sizes([2] * 3), np.column_stack([a, b, c]))
+    assert blankets(data, 1e-4) == [[1, 2], [0, 2], [0, 1]]
+
+
 def test_constant_columns_and_single_rows():
     """Nothing to learn is no error."""
     for codes in ([[0, 0, 0]], [[0, 1, 0]] * 5, [[1, 1, 1], [0, 0, 0]]):
@@ -288,6 +309,27 @@ def test_a_search_cut_by_the_budget_is_weighed(triple, monkeypatch):
     assert [row["alpha"] for row in tuned.rows] == [5.0, 1.0]
     assert tuned.settings["alpha"] == 1.0
     assert not tuned.complete
+
+
+def test_a_first_search_that_uses_up_the_budget_is_the_only_one(triple, monkeypatch):
+    train, valid = triple.subset(np.arange(3000)), triple.subset(np.arange(3000, 4000))
+
+    def cut(self, search, state):
+        search.begin([(D, E)])
+        time.sleep(1)
+        raise search_module.Stopped("time")
+
+    monkeypatch.setattr(BLM, "explore", cut)
+    tuned = tune(BLM(time_budget=1), {"alpha": [5.0, 1.0], "sd": [0.3, 1.0]}, train, valid, refine=False)
+    assert [(row["alpha"], row["sd"]) for row in tuned.rows] == [(5.0, 0.3), (5.0, 1.0)]
+    assert tuned.rows[0]["valid_pll"] != tuned.rows[1]["valid_pll"]
+
+
+def test_larger_trees_only_where_kappa_is_not_given(triple):
+    train, valid = triple.subset(np.arange(3000)), triple.subset(np.arange(3000, 4000))
+    grid = {"alpha": [5.0], "sd": [1.0]}
+    assert {row["kappa"] for row in tune(DTBLM(kappa=0.001), grid, train, valid, refine=False).rows} == {0.001}
+    assert len({row["kappa"] for row in tune(DTBLM(kappa="auto"), grid, train, valid, refine=False).rows}) == 2
 
 
 def test_tuned_settings_give_the_tuned_network(triple):

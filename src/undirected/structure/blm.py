@@ -80,7 +80,7 @@ class BLM(SearchLearner):
     features, and after each sweep; ``relearn_every=25`` and the like restore the paper's choices. (4) Rows count with their
     weights among the k nearest; of rows equally near, the first in sorted order comes first. (5) A feature left with one variable
     is dropped, the atomic features saying it already. (6) Weights are learned to the optimum, not to an early stop; ``tol`` and
-    ``time_budget`` stop earlier.
+    ``time_budget`` stop earlier. (7) Features that wait are passed over while those inside still change.
 
     Examples
     --------

@@ -22,7 +22,8 @@ from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner
 
 AT_ONCE = 1_000_000  # cells counted in one call
-LEAST_EXPECTED = 1.0  # a stratum in which fewer rows are expected in some cell says nothing
+LEAST_EXPECTED, ENOUGH_SEEN = 1.0, 5.0  # a cell with fewer rows expected and fewer seen says nothing
+NOTHING = 1e-9  # of a count, after rounding
 
 
 class BUSL(SearchLearner):
@@ -63,9 +64,9 @@ class BUSL(SearchLearner):
     Honavar's grow-shrink tests.
 
     Deviations: (1) a table takes the place of the relational database, so that the template is the graph of its variables.
-    (2) Strata with an expected count below one in some cell are left out of a test (Cochran's rule); where none is left the
-    variable stays out. (3) Conjunctions are bounded by ``max_length``, cliques having exponentially many. (4) Positive literals
-    only, as for the other searches of Davis and Domingos (2010).
+    (2) Cells in which less than one row is expected and fewer than five are seen are left out of a test, with a degree of
+    freedom each; where none is left there is no test. (3) Conjunctions are bounded by ``max_length``, cliques having
+    exponentially many. (4) Positive literals only, as for the other searches of Davis and Domingos (2010).
 
     Examples
     --------
@@ -150,8 +151,8 @@ class CliqueConjunctions:
 def blankets(data: Dataset, level: float, check: Callable[[], None] = lambda: None) -> list[list[int]]:
     """Grow-shrink: variables that depend on the target given those found so far, strongest first; then out with the needless.
 
-    Neighbours in a Markov network depend on each other whatever else is known, so variables found independent to begin with, when all
-    rows speak, are not tested again. ``check`` is called between tests, and may end the work by raising.
+    Variables that are independent of the target to begin with are looked at only when the others have nothing more to add.
+    ``check`` is called between tests, and may end the work by raising.
     """
     tests = Independence(data)
     return [_blanket(tests, v, level, check) for v in range(len(data.domain))]
@@ -159,18 +160,26 @@ def blankets(data: Dataset, level: float, check: Callable[[], None] = lambda: No
 
 def _blanket(tests: Independence, target: int, level: float, check: Callable[[], None]) -> list[int]:
     found: list[int] = []
-    others = np.setdiff1d(np.arange(tests.n_variables), [target])
-    p, strength = tests.alone(target, others)
-    others, p, strength = (values[p < level] for values in (others, p, strength))
-    while (p < level).any():
+    everyone = np.setdiff1d(np.arange(tests.n_variables), [target])
+    p, strength = tests.alone(target, everyone)
+    others, p, strength = (values[p < level] for values in (everyone, p, strength))
+    all_looked_at = False
+    while True:
+        if (p < level).any():
+            best = int(np.argmax(np.where(p < level, strength, -1.0)))
+            found.append(int(others[best]))
+            others = np.delete(others, best)
+        elif all_looked_at:
+            break
+        else:
+            others, all_looked_at = np.setdiff1d(everyone, found), True
         check()
-        best = int(np.argmax(np.where(p < level, strength, -1.0)))
-        found.append(int(others[best]))
-        others = np.delete(others, best)
         p, strength = tests.given(target, found, others)
     for v in list(found):
+        check()
         rest = [u for u in found if u != v]
-        if tests.given(target, rest, np.array([v]))[0][0] >= level:
+        p, strength = tests.given(target, rest, np.array([v]))
+        if p[0] >= level and strength[0] > 0:  # where no test can be made, that by which it came in stands
             found = rest
     return sorted(found)
 
@@ -202,8 +211,8 @@ class Independence:
         group = stratum * own + self.codes[:, target]
         by_target = np.bincount(group, weights=self.weights, minlength=own * (int(stratum.max()) + 1)).reshape(-1, own)
         # Whatever the other variable is, no count is expected to be more than half of the rarer state's.
-        rarest = np.where(by_target > 0, by_target, np.inf).min(axis=1)
-        useful = ((by_target > 0).sum(axis=1) > 1) & (rarest >= 2 * LEAST_EXPECTED)
+        seen = by_target > NOTHING
+        useful = (seen.sum(axis=1) > 1) & ((seen & (by_target >= 2 * LEAST_EXPECTED)).sum(axis=1) > 1)
         rows = np.flatnonzero(useful[stratum])
         out = np.ones(len(others)), np.zeros(len(others))
         if not len(rows):
@@ -229,17 +238,16 @@ def _numbered(values: Array) -> Array:
 
 def _chi_square(counts: Array, by_target: Array, base: Array) -> tuple[Array, Array]:
     """For each run of literals that begins at ``base``: p-value, and chi-square over its degrees of freedom, which count the states
-    seen in each stratum. Strata in which some expected count is too small are left out."""
+    seen in each stratum. Cells that say nothing are left out, with a degree of freedom each."""
     by_literal = counts.sum(axis=1, keepdims=True)
-    total = by_target.sum(axis=1, keepdims=True)
-    expected = by_target * by_literal / total
-    terms = np.divide((counts - expected) ** 2, expected, out=np.zeros_like(counts), where=expected > 1e-9).sum(axis=1)
-    rarest = np.minimum.reduceat(np.where(by_literal > 1e-9, by_literal, np.inf)[:, 0], base, axis=1)
-    rarest *= np.where(by_target > 0, by_target, np.inf).min(axis=1) / total[:, 0]
-    used = rarest >= LEAST_EXPECTED
+    expected = by_target * by_literal / by_target.sum(axis=1, keepdims=True)
+    there = (by_target > NOTHING) & (by_literal > NOTHING)
+    mute = there & (expected < LEAST_EXPECTED) & (counts < ENOUGH_SEEN)
+    terms = np.divide((counts - expected) ** 2, expected, out=np.zeros_like(counts), where=there & ~mute).sum(axis=1)
+    seen = np.add.reduceat((by_literal[:, 0] > NOTHING).astype(np.int64), base, axis=1)
+    free = (seen - 1) * ((by_target > NOTHING).sum(axis=1) - 1) - np.add.reduceat(mute.sum(axis=1), base, axis=1)
+    used = free > 0
     chi = (np.add.reduceat(terms, base, axis=1) * used).sum(axis=0)
-    seen = np.add.reduceat((by_literal[:, 0] > 1e-9).astype(np.int64), base, axis=1)
-    free = ((seen - 1) * ((by_target > 0).sum(axis=1) - 1) * used).sum(axis=0)
-    tested = free > 0
-    free = np.maximum(free, 1)
-    return np.where(tested, chdtrc(free, chi), 1.0), np.where(tested, chi / free, 0.0)
+    total = (free * used).sum(axis=0)
+    tested, total = total > 0, np.maximum(total, 1)
+    return np.where(tested, chdtrc(total, chi), 1.0), np.where(tested, chi / total, 0.0)

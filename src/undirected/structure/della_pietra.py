@@ -18,7 +18,7 @@ from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner
 
 SCREENED = 256  # features extended in one call
-JOINED = 50_000  # pairs of features joined in one call
+JOINED = 10_000  # pairs of features joined in one call
 SLACK = 0.25  # a candidate is scored exactly if its quadratic gain is at least this part of its price
 
 

@@ -51,8 +51,8 @@ class DTBLM(SearchLearner):
     Notes
     -----
     Lowd and Davis, "Improving Markov Network Structure Learning Using Decision Trees", JMLR 15, 2014, Section 5, Algorithms 3
-    and 4. `tune` first tunes `DTSL` on its own and starts from the features of its best setting, as in the paper, and then from
-    those of larger trees (ten times its ``kappa``) converted the same way.
+    and 4. `tune` first tunes `DTSL` on its own and starts from the features of its best setting, as in the paper, and, where
+    ``kappa`` is ``auto``, also from those of larger trees (ten times the ``kappa`` chosen) converted the same way.
 
     Deviations: besides the larger trees, those of `BLM` but the first; a literal that excludes a state stays or goes with the
     other literals on its variable.
@@ -127,7 +127,8 @@ class DTBLM(SearchLearner):
         began = time.monotonic()
         found = search(trees, own, data, valid, ledger, search_tol)
         best = {name: [value] for name, value in settings_of(found.best).items() if name not in WEIGHT_SETTINGS}
-        if best["kappa"][0] * LARGER < 1:
+        chosen = any(isinstance(value, str) for value in own.get("kappa", [self.kappa]))
+        if chosen and best["kappa"][0] * LARGER <= 1:
             best["kappa"].append(best["kappa"][0] * LARGER)
         seconds = found.seconds
         rest = clone(self)

@@ -45,7 +45,7 @@ class Heap:
         while piece := list(itertools.islice(candidates, PIECE)):
             new = {c.feature: c for c in piece if c.feature not in self.known and c.feature not in search.weights}
             for feature, gain, weight in new.values():
-                if gain is not None:
+                if gain is not None and (weight is None or gain > LEAST):
                     self._push(gain, feature, weight or 0.0, GUESSED if weight is None else search.version)
             self._score(search, [c.feature for c in new.values() if c.gain is None])
             search.check_time()

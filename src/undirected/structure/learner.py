@@ -45,14 +45,16 @@ SHARED_PARAMETERS = """
 
 class Proposal(NamedTuple):
     """A structural setting and the features it gives, atomic ones not yet added; ``seconds`` if the clock cannot tell them, parts
-    of the work having been found in a ledger; not ``complete`` if a time budget cut the search for it. ``weights``, where the
-    search has learned some, are those of the features with the atomic ones, in canonical order."""
+    of the work having been found in a ledger; not ``complete`` if a time budget cut the search for it, or for what it is made of;
+    ``cut`` if the former. ``weights``, where the search has learned some, are those of the features with the atomic ones, in
+    canonical order."""
 
     settings: dict[str, Any]
     features: FeatureSet
     seconds: float | None = None
     complete: bool = True
     weights: Array | None = None
+    cut: bool = False
 
 
 def _has_names(learner: Any) -> bool:

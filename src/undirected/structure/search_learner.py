@@ -150,7 +150,8 @@ class SearchLearner(Learner):
                 raise KeyboardInterrupt
             self.trace_ = search.trace
             features, weights = _canonical(search)
-            yield Proposal(settings, features, search.trace.points[-1].seconds, search.trace.stopped_by == "converged", weights)
+            done = search.trace.stopped_by == "converged"
+            yield Proposal(settings, features, search.trace.points[-1].seconds, done, weights, cut=not done)
 
     def _check(self) -> None:
         if not isinstance(self.alpha, Real) or not 0 <= self.alpha < float("inf"):

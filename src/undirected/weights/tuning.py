@@ -180,12 +180,11 @@ def search(
         seconds = time.monotonic() - began if proposal.seconds is None else proposal.seconds
         complete = complete and proposal.complete
         left = None if learner.time_budget is None else learner.time_budget - Search(rows, features).seconds - seconds
-        last = left is not None and left <= 0 and bool(rows)
-        if last:
+        if left is not None and proposal.cut:  # it used up the time, and may still be the best
+            left = max(left, LAST * learner.time_budget)
+        elif left is not None and left <= 0 and rows:
             complete = False
-            if proposal.complete:
-                break
-            left = LAST * learner.time_budget  # a search that the end of the time cut short may still be the best
+            break
         candidates = proposal.features.union(atoms)
         found = None if book is None else book.find(proposal.settings)
         if found is None:
@@ -206,7 +205,7 @@ def search(
             best, features = leader, candidates
         if progress is not None:
             progress(done, len(rows), best)
-        if last:
+        if proposal.cut:
             break
         began = time.monotonic()
     if book is not None and complete:
