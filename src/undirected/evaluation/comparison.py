@@ -21,7 +21,7 @@ from undirected.structure.learner import Learner
 from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
 from undirected.weights.tuning import check_grid
 
-QUICK_TOL = 1e-3  # of weights under the quick grids, in searches too; scores move in the fifth digit
+QUICK_TOL = 1e-3  # of weights under the quick grids, in searches too; scores move little
 VALID_SHARE, TEST_SHARE = 0.1, 0.15  # of a table that comes without splits, as in the papers
 
 
