@@ -69,7 +69,7 @@ class Job:
             "tables": [digest(table) for table in (self.tables.train, self.tables.valid, self.tables.test)],
             "fraction": self.fraction,
             "seed": self.seed,
-            **({} if self.refine else {"refine": False}),
+            "refine": self.refine,
         }
 
     def failure(self, why: str) -> dict[str, Any]:

@@ -77,20 +77,13 @@ def compare(
     >>> results.row("chow-liu", "digits")["npll"] > results.row("atomic", "digits")["npll"]
     True
     """
-    if cmll_splits < 0:
-        raise ParameterError(f"cmll_splits={cmll_splits}: zero or more")
-    if jobs < 1:
-        raise ParameterError(f"jobs={jobs}: at least one")
-    bad = [share for share in sizes if not 0 < share <= 1]
-    if bad or not sizes:
-        raise ParameterError(f"sizes are shares of the training rows above 0 and at most 1, not {bad or 'nothing'}")
+    _check(sizes, jobs, cmll_splits)
+    quick = grid == "quick"
     makers = _labelled_learners(learners)
     for learner in makers.values():
-        learner.set_params(threads=threads or max(1, default_threads() // jobs))
-        if time_budget is not None:
-            learner.set_params(time_budget=time_budget)
-        if grid == "quick":
-            learner.set_params(tol=max(learner.tol, QUICK_TOL))
+        budget = learner.time_budget if time_budget is None else time_budget
+        tol = max(learner.tol, QUICK_TOL) if quick else learner.tol
+        learner.set_params(threads=threads or max(1, default_threads() // jobs), time_budget=budget, tol=tol)
     grids = _grids(grid, makers)
     tables = _labelled_tables(datasets, seed, makers)
     with tempfile.TemporaryDirectory() if folder is None else contextlib.nullcontext(folder) as place:
@@ -98,7 +91,7 @@ def compare(
         _make(target)
         lanes = [
             [
-                Job(label, made, grids[label], each, size, seed, *_places(target, each.name, label, size), cmll_splits, grid != "quick")
+                Job(label, made, grids[label], each, size, seed, *_places(target, each.name, label, size), cmll_splits, not quick)
                 for label, made in makers.items()
             ]
             for each in tables
@@ -106,6 +99,16 @@ def compare(
         ]
         with locked(target) as lock:
             return _filled(lanes, target, jobs, lock, progress)
+
+
+def _check(sizes: Sequence[float], jobs: int, cmll_splits: int) -> None:
+    if cmll_splits < 0:
+        raise ParameterError(f"cmll_splits={cmll_splits}: zero or more")
+    if jobs < 1:
+        raise ParameterError(f"jobs={jobs}: at least one")
+    bad = [share for share in sizes if not 0 < share <= 1]
+    if bad or not sizes:
+        raise ParameterError(f"sizes are shares of the training rows above 0 and at most 1, not {bad or 'nothing'}")
 
 
 def _filled(

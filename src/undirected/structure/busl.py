@@ -211,8 +211,7 @@ class Independence:
         group = stratum * own + self.codes[:, target]
         by_target = np.bincount(group, weights=self.weights, minlength=own * (int(stratum.max()) + 1)).reshape(-1, own)
         # Whatever the other variable is, no count is expected to be more than half of the rarer state's.
-        seen = by_target > NOTHING
-        useful = (seen.sum(axis=1) > 1) & ((seen & (by_target >= 2 * LEAST_EXPECTED)).sum(axis=1) > 1)
+        useful = (by_target >= 2 * LEAST_EXPECTED).sum(axis=1) > 1
         rows = np.flatnonzero(useful[stratum])
         out = np.ones(len(others)), np.zeros(len(others))
         if not len(rows):
