@@ -76,6 +76,16 @@ def test_gradient_equals_finite_differences(problem, seed):
     assert (curvature >= np.array(exact) - 1e-9).all()  # the exact diagonal, or an upper bound where a feature allows several states
 
 
+@given(st.data())
+def test_literals_and_pairs_are_counted_with_their_weights(data):
+    table = data.draw(tables(data.draw(domains())))
+    base = table.domain.base
+    held = np.zeros((len(table), table.domain.n_literals))
+    np.put_along_axis(held, table.codes + base[:-1], 1.0, axis=1)
+    np.testing.assert_allclose(table.literal_counts(), table.weights @ held, atol=1e-9)
+    np.testing.assert_allclose(table.pair_counts(), held.T @ (table.weights[:, None] * held), atol=1e-9)
+
+
 @given(problems(), st.sampled_from([0, 300, 1 << 30]), st.integers(0, 2**32 - 1))
 def test_native_equals_reference(problem, memory, seed):
     if backend().name != "native":

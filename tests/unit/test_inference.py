@@ -21,6 +21,7 @@ from undirected import (
 from undirected.errors import FeatureError
 from undirected.evaluation.cmll import groups_of
 from undirected.inference import gibbs, junction_tree, mcsat
+from undirected.inference.completion import IMPUTE_METHODS
 from undirected.inference.diagnostics import diagnose
 from undirected.inference.enumeration import enumerate_states
 from undirected.inference.partition import annealed
@@ -607,11 +608,15 @@ def test_tables_are_worked_in_pieces_of_bounded_memory(monkeypatch):
 
     network = datasets.random_conjunctions(6, 15, seed=5)
     table = network.sample(40, seed=2)
+    codes = np.where(np.random.default_rng(0).random(table.codes.shape) < 0.3, -1, table.codes)
+    gaps = Dataset(table.domain, codes)
     whole = cmll(network, table), network.predict_proba(table, "v2")
+    filled = {method: network.impute(gaps, method).codes.tolist() for method in IMPUTE_METHODS}
     monkeypatch.setattr(rows, "TABLE_BYTES", 40 * 12 * 7)  # seven rows at a time
     assert len(rows.batches(40, 12)) == 6
     assert cmll(network, table).value == pytest.approx(whole[0].value, abs=1e-12)
     np.testing.assert_allclose(network.predict_proba(table, "v2"), whole[1], atol=1e-12)
+    assert {method: network.impute(gaps, method).codes.tolist() for method in IMPUTE_METHODS} == filled
 
 
 def test_cmll_counts_weights_and_groups_as_documented():

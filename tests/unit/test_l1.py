@@ -63,7 +63,8 @@ def test_a_grid_is_recovered(ising):
 
 def test_ebic_keeps_the_edges_of_isingfit(data_folder):
     """The R package keeps 91 edges on this table with the AND rule."""
-    picked = Nodewise(read_data("nltcs")).picked_by_ebic(0.25, 1e-5)
+    picked, finished = Nodewise(read_data("nltcs")).picked_by_ebic(0.25, 1e-5)
+    assert finished
     assert int(join(picked, "and").sum()) // 2 == 91
 
 

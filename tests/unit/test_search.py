@@ -338,6 +338,15 @@ def test_tuned_settings_give_the_tuned_network(triple):
     again = BLM(**tuned.settings).fit(train)
     assert again.network_.features == tuned.learner.network_.features
     np.testing.assert_allclose(again.network_.weights, tuned.learner.network_.weights, atol=1e-3)
+    assert tuned.learner.trace_.points[-1].n_moves == again.trace_.points[-1].n_moves
+
+
+def test_a_tuned_learner_has_what_its_search_found(triple):
+    grid = {"alpha": [20.0, 2.0], "sd": [1.0]}
+    tuned = tune(BUSL(), grid, triple, triple)
+    again = BUSL(**tuned.settings).fit(triple)
+    assert tuned.learner.blankets_ == again.blankets_
+    assert tuned.learner.trace_.points[-1].n_features == len(tuned.learner.network_.features)
 
 
 def test_learners_with_a_progress_line_can_be_cloned():

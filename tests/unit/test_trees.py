@@ -8,10 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import domains, tables
-from undirected import DTSL, DataError, Dataset, DependencyNetwork, Domain, FeatureSet, MarkovNetwork, ParameterError, Variable, read_data
+from undirected import (
+    DTL1,
+    DTSL,
+    L1,
+    DataError,
+    Dataset,
+    DependencyNetwork,
+    Domain,
+    FeatureSet,
+    MarkovNetwork,
+    ParameterError,
+    Unconverged,
+    Variable,
+    read_data,
+    tune,
+)
 from undirected.kernels import backend, reference
 from undirected.structure.dtsl import CONVERSIONS, KAPPAS, convert
-from undirected.structure.trees import Trees, grow_trees
+from undirected.structure.trees import FIRST, Trees, grow_trees
 
 
 def shape(trees: Trees, t: int, node: int = 0):
@@ -146,3 +161,45 @@ def test_bad_parameters_and_tables(planted):
     missing = Dataset(planted.domain, np.where(planted.codes == 2, -1, planted.codes))
     with pytest.raises(DataError, match="missing"):
         grow_trees(missing)
+
+
+def test_trees_that_time_did_not_suffice_for_are_single_leaves(planted, monkeypatch):
+    whole = grow_trees(planted)
+    moments = iter(range(100))
+    monkeypatch.setattr("undirected.structure.trees.time.monotonic", lambda: next(moments))
+    cut = grow_trees(planted, threads=1, deadline=1)  # time for one piece of work
+    assert whole.finished
+    assert not cut.finished
+    assert not cut.cut(0.5).finished
+    n = FIRST
+    for t in range(len(whole)):
+        ours, theirs = (slice(trees.start[t], trees.start[t + 1]) for trees in (cut, whole))
+        if t < n:
+            assert cut.test[ours].tolist() == whole.test[theirs].tolist()
+        else:
+            root = cut.count_start[cut.start[t]]
+            states = planted.domain.n_states[cut.targets[t]]
+            assert cut.test[ours].tolist() == [-1]
+            counts = np.bincount(planted.codes[:, cut.targets[t]], minlength=states)
+            assert cut.count[root : root + states].tolist() == counts.tolist()
+    assert convert(cut, "prune").lengths.max() > 1
+
+
+def test_a_budget_that_ends_among_the_trees_or_regressions_is_said(planted):
+    for learner in (DTSL(time_budget=0), L1(time_budget=0), L1(C=1.0, time_budget=0), DTL1(time_budget=0)):
+        with pytest.warns(Unconverged):
+            assert learner.fit(planted).fit_.stopped_by == "time"
+
+
+def test_pieces_of_work_make_the_same_trees(planted):
+    few, many = grow_trees(planted, threads=1), grow_trees(planted, threads=64)
+    assert few.start.tolist() == many.start.tolist()
+    assert few.test.tolist() == many.test.tolist()
+    assert few.count_start.tolist() == many.count_start.tolist()
+    assert few.count.tolist() == many.count.tolist()
+
+
+@pytest.mark.parametrize("grid", [{"kappa": ["x"]}, {"kappa": [2.0]}, {"conversion": ["flat"]}])
+def test_bad_values_in_a_grid_are_named(planted, grid):
+    with pytest.raises(ParameterError, match=str(next(iter(grid.values()))[0])):
+        tune(DTSL(), grid, planted)

@@ -192,6 +192,9 @@ class Progress:
     def __call__(self, iteration: int, objective: float, violation: float) -> None:
         self.show(f"weights: step {iteration}, objective {objective:,.2f}, violation {violation:.1e}")
 
+    def counting(self, what: str, done: int, n: int) -> None:
+        self.show(f"{what}: {done:,} of {n:,}")
+
     def searching(self, trace: Trace) -> None:
         point = trace.points[-1]
         self.show(

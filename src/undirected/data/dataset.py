@@ -117,6 +117,12 @@ class Dataset:
         table.__dict__["distinct"] = table  # it is distinct already
         return table
 
+    def literal_counts(self) -> Array:
+        """The weight of the rows in which each literal is true."""
+        table = self.distinct
+        states = enumerate(self.domain.n_states.tolist())
+        return np.concatenate([np.bincount(table.codes[:, v], weights=table.weights, minlength=n) for v, n in states])
+
     def pair_counts(self) -> Array:
         """The weight of the rows in which two literals are both true, for all pairs: ``[n_literals][n_literals]``."""
         table, base = self.distinct, self.domain.base[:-1]

@@ -78,20 +78,21 @@ def impute(
     codes = table.codes.astype(np.int16)
     rows = np.flatnonzero((codes < 0).any(axis=1))
     problem = Problem(network, None, memory, threads, seed)
-    if len(rows):
-        marks = of_codes(network.domain, codes[rows])
-        if method == "map":
-            distinct, place = distinct_rows(marks)
-            codes[rows] = best_rows(problem, distinct)[place]
-        elif method == "sample":
-            codes[rows] = _drawn(problem, marks)
-        else:
-            found = row_marginals(problem, marks)
-            for v in range(len(network.domain)):
-                gaps = codes[rows, v] < 0
-                best = np.argmax(found.marginals[:, network.domain.base[v] : network.domain.base[v + 1]], axis=1)
-                codes[rows[gaps], v] = best[found.place[gaps]]
+    for piece in batches(len(rows), network.domain.n_literals) if len(rows) else []:
+        marks = of_codes(network.domain, codes[rows[piece]])
+        if method == "sample":
+            codes[rows[piece]] = _drawn(problem, marks, piece)
+            continue
+        distinct, place = distinct_rows(marks)
+        codes[rows[piece]] = (best_rows(problem, distinct) if method == "map" else _likeliest(problem, distinct))[place]
     return Dataset(network.domain, codes, table.weights, f"{table.source}, completed", table.lines)
+
+
+def _likeliest(problem: Problem, marks: Array) -> Array:
+    """Each variable's most probable state, on its own."""
+    found, base = row_marginals(problem, marks), problem.domain.base
+    states = [np.argmax(found.marginals[:, base[v] : base[v + 1]], axis=1) for v in range(len(problem.domain))]
+    return np.stack(states, axis=1)[found.place]
 
 
 def fill_raw(network: MarkovNetwork, raw: RawTable, method: str = "map", **options: Any) -> tuple[str, int]:
@@ -118,10 +119,11 @@ def fill_raw(network: MarkovNetwork, raw: RawTable, method: str = "map", **optio
     return out.getvalue(), cells
 
 
-def _drawn(problem: Problem, marks: Array) -> Array:
+def _drawn(problem: Problem, marks: Array, numbers: Array) -> Array:
+    """A sample for each row, whose number makes its seed."""
     out = np.empty((len(marks), len(problem.domain)), dtype=np.int16)
-    for r, row in enumerate(marks):
-        single = problem.under(row, int(np.random.SeedSequence((problem.seed, r)).generate_state(1)[0]))
+    for r, (row, number) in enumerate(zip(marks, numbers.tolist(), strict=True)):
+        single = problem.under(row, int(np.random.SeedSequence((problem.seed, number)).generate_state(1)[0]))
         single.check_feasible()
         states = junction_tree.draw(single, 1)[0].copy()
         if (states < 0).any():

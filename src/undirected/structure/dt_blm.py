@@ -111,7 +111,9 @@ class DTBLM(SearchLearner):
         bottom_up(search, state, lambda: self._initial_features(search.data), waiting, self.nearest, self.distance, self.power)
 
     def _initial_features(self, data: Dataset) -> Iterable[Feature]:
-        features = self._trees().propose(data)
+        trees = self._trees()
+        features = trees.propose(data)
+        self._cut = trees._cut
         return features.subset(features.lengths > 1)
 
     def _trees(self) -> DTSL:

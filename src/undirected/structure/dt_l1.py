@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -83,7 +84,14 @@ class DTL1(Learner):
         self.random_state = random_state
 
     def propose(self, data: Dataset) -> FeatureSet:
-        return self._part(DTSL).propose(data).union(self._part(L1).propose(data))
+        began = time.monotonic()
+        trees, pairs = self._part(DTSL), self._part(L1)
+        features = trees.propose(data)
+        if self.time_budget is not None:
+            pairs.time_budget = max(0.0, self.time_budget - (time.monotonic() - began))
+        features = features.union(pairs.propose(data))
+        self._cut = trees._cut or pairs._cut
+        return features
 
     def proposals(
         self, data: Dataset, valid: Dataset, grid: Grid, ledger: LedgerPath = None, search_tol: float | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from undirected.data.dataset import Dataset
@@ -110,31 +112,36 @@ class DTSL(Learner):
 
     def propose(self, data: Dataset) -> FeatureSet:
         self._check()
-        kappa = self._kappa_from(data) if self.kappa == "auto" else float(self.kappa)
-        self._keep(grow_trees(data, self.min_rows, kappa, self.threads), kappa)
+        deadline = self._structure_deadline()
+        kappa = self._kappa_from(data, deadline) if self.kappa == "auto" else float(self.kappa)
+        self._keep(grow_trees(data, self.min_rows, kappa, self.threads, deadline, self.progress), kappa)
+        self._cut = None if self.trees_.finished else "time"
         return convert(self.trees_, self.conversion)
 
     def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *_: Any) -> Iterator[Proposal]:
         """One growing of trees serves every ``kappa``, and one ``kappa`` every conversion. In a grid ``auto`` stands for the value with
         the best trees and those as good, ``best`` for the first of these alone."""
-        self._check()
-        whole = grow_trees(data, self.min_rows, 1.0, self.threads)
+        given, conversions = grid.get("kappa", [self.kappa]), grid.get("conversion", [self.conversion])
         words = {"auto": slice(None), "best": slice(1)}
-        given = grid.get("kappa", [self.kappa])
+        for kappa, conversion in itertools.product(given, conversions):
+            clone(self).set_params(kappa="auto" if kappa in words else kappa, conversion=conversion)._check()
+        whole = grow_trees(data, self.min_rows, 1.0, self.threads, self._structure_deadline(), self.progress)
         kappas = [k for value in given for k in (_best(whole, valid)[words[value]] if value in words else [float(value)])]
         for chosen in dict.fromkeys(kappas):
             self._keep(whole.cut(chosen), chosen)
-            for conversion in grid.get("conversion", [self.conversion]):
-                yield Proposal({"kappa": chosen, "conversion": conversion}, convert(self.trees_, conversion))
+            for conversion in conversions:
+                features = convert(self.trees_, conversion)
+                yield Proposal({"kappa": chosen, "conversion": conversion}, features, complete=whole.finished)
 
     def _keep(self, trees: Trees, kappa: float) -> None:
         self.trees_, self.kappa_ = trees, kappa
         self.dependency_network_ = DependencyNetwork(trees)
 
-    def _kappa_from(self, data: Dataset) -> float:
+    def _kappa_from(self, data: Dataset, deadline: float | None) -> float:
         seed = int(check_random_state(self.random_state).randint(1 << 31))
         train, valid = holdout(data, 0.1, seed)
-        return grow_trees(train, self.min_rows, 1.0, self.threads).choose_kappa(KAPPAS, valid)[0]
+        trees = grow_trees(train, self.min_rows, 1.0, self.threads, deadline, self.progress)
+        return trees.choose_kappa(KAPPAS, valid)[0]
 
     def _check(self) -> None:
         if self.conversion not in CONVERSIONS:

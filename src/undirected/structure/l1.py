@@ -14,7 +14,7 @@ from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
-from undirected.structure.learner import Grid, Learner, Proposal
+from undirected.structure.learner import Grid, Learner, Proposal, tell
 from undirected.weights.fit import one_blas_thread
 from undirected.weights.nodewise import solve_nodewise
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
@@ -101,28 +101,34 @@ class L1(Learner):
 
     def propose(self, data: Dataset) -> FeatureSet:
         self._check([self.C], [self.consistency])
-        regressions = Nodewise(data, self.threads, self.memory)
+        deadline = self._structure_deadline()
+        regressions = Nodewise(data, self.threads, self.memory, self.progress)
         if self.C == "ebic":
-            self.picked_ = regressions.picked_by_ebic(self.gamma, self.tol)
+            self.picked_, finished = regressions.picked_by_ebic(self.gamma, self.tol, deadline)
         else:
-            self.path_ = regressions.path([1 / float(self.C)], self.tol)
-            self.picked_ = regressions.picked(self.path_.weights[0])
+            self.path_ = regressions.path([1 / float(self.C)], self.tol, deadline)
+            self.picked_, finished = regressions.picked(self.path_.weights[0]), self.path_.finished
+        self._cut = None if finished else "time"
         return edge_features(data.domain, join(self.picked_, self.consistency))
 
     def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *_: Any) -> Iterator[Proposal]:
         """One path serves every ``C`` and both ways of joining."""
         cs, ways = grid.get("C", [self.C]), grid.get("consistency", [self.consistency])
         self._check(cs, ways)
-        regressions = Nodewise(data, self.threads, self.memory)
+        deadline = self._structure_deadline()
+        regressions = Nodewise(data, self.threads, self.memory, self.progress)
         numbers = [c for c in cs if c != "ebic"]
-        self.path_ = regressions.path([1 / float(c) for c in numbers], self.tol)
+        self.path_ = path = regressions.path([1 / float(c) for c in numbers], self.tol, deadline)
         for c in cs:
             if c == "ebic":
-                picked = regressions.picked_by_ebic(self.gamma, self.tol)
+                picked, finished = regressions.picked_by_ebic(self.gamma, self.tol, deadline)
+            elif 1 / float(c) in path.penalties:
+                picked, finished = regressions.picked(path.weights[path.penalties.index(1 / float(c))]), path.finished
             else:
-                picked = regressions.picked(self.path_.weights[numbers.index(c)])
+                continue  # there was no time for it
             for way in ways:
-                yield Proposal({"C": c, "consistency": way}, edge_features(data.domain, join(picked, way)))
+                features = edge_features(data.domain, join(picked, way))
+                yield Proposal({"C": c, "consistency": way}, features, complete=finished)
 
     def _check(self, cs: Sequence[Any], ways: Sequence[Any]) -> None:
         for c in cs:
@@ -137,19 +143,22 @@ class L1(Learner):
 
 @dataclass
 class NodewisePath:
-    """Coefficients of all regressions for several penalties: ``weights[k]`` belongs to ``penalties[k]``."""
+    """Coefficients of all regressions for several penalties: ``weights[k]`` belongs to ``penalties[k]``. If they are not
+    ``finished``, time was up: penalties are missing, or the last one was not solved to the end."""
 
     features: FeatureSet
     targets: Array
     penalties: list[float]
     weights: list[Array]
     violations: list[float]
+    finished: bool = True
 
 
 class Nodewise:
     """The regressions of all variables on all others, as one untied pseudo-likelihood."""
 
-    def __init__(self, data: Dataset, threads: int | None = None, memory: int = MEMORY) -> None:
+    def __init__(self, data: Dataset, threads: int | None = None, memory: int = MEMORY, progress: Any = None) -> None:
+        self.progress = progress
         self.features, self.targets = one_sided_pairs(data.domain)
         self.objective = PseudoLikelihood(self.features, data, threads, memory, self.targets)
         self.penalised = (self.features.lengths > 1).astype(float)
@@ -162,18 +171,25 @@ class Nodewise:
         other = np.where(f.domain.literal_variable[first] == self.targets, last, first)
         return np.where(pair, other, -1)
 
-    def path(self, penalties: Sequence[float], tol: float) -> NodewisePath:
-        """Solutions for each penalty, from the largest on, each from the last."""
+    def path(self, penalties: Sequence[float], tol: float, deadline: float | None = None) -> NodewisePath:
+        """Solutions for each penalty, from the largest on, each from the last; as many as there is time for, but one at least."""
+        finished = True
         weights: dict[int, Array] = {}
         violations: dict[int, float] = {}
         with one_blas_thread():
             w = self.objective.independent_start
             for k in sorted(range(len(penalties)), key=lambda k: -penalties[k]):
-                out = solve_nodewise(self.objective, penalties[k] * self.penalised, w, tol)
-                weights[k], violations[k] = out.weights, out.violation
+                out = solve_nodewise(self.objective, penalties[k] * self.penalised, w, tol, deadline=deadline)
+                finished = out.stopped_by != "time"
+                if finished or not weights:
+                    weights[k], violations[k] = out.weights, out.violation
+                if not finished:
+                    break
                 w = out.weights
-        order = range(len(penalties))
-        return NodewisePath(self.features, self.targets, list(penalties), [weights[k] for k in order], [violations[k] for k in order])
+                tell(self.progress, "regressions", len(weights), len(penalties))
+        order = sorted(weights)
+        lists = [penalties[k] for k in order], [weights[k] for k in order], [violations[k] for k in order]
+        return NodewisePath(self.features, self.targets, *lists, finished)
 
     def picked(self, weights: Array) -> Array:
         """Which variables each variable's regression picks."""
@@ -182,14 +198,15 @@ class Nodewise:
         out[self.targets[used], domain.literal_variable[self._other[used]]] = True
         return out
 
-    def picked_by_ebic(self, gamma: float, tol: float) -> Array:
-        """What each regression picks at the penalty with its smallest extended Bayesian information criterion.
+    def picked_by_ebic(self, gamma: float, tol: float, deadline: float | None = None) -> tuple[Array, bool]:
+        """What each regression picks at the penalty with its smallest extended Bayesian information criterion, and whether there was
+        time to go down the whole path.
 
         The path goes from the penalty at which nothing is picked down to a thousandth of it, and ends early once no variable
         has improved for ten steps.
         """
         table, domain = self.objective.table, self.features.domain
-        share = np.concatenate([[0.0], _literal_shares(table)])
+        share = np.concatenate([[0.0], table.literal_counts() / table.total_weight])
         deviation = np.sqrt(share * (1 - share))[self._other + 1]
         with one_blas_thread():
             w = self.objective.independent_start
@@ -199,11 +216,15 @@ class Nodewise:
             largest = float(np.max(np.abs(gradient[usable]) / deviation[usable], initial=0.0))
             picked = np.zeros((len(domain), len(domain)), dtype=bool)
             if largest == 0:
-                return picked
+                return picked, True
             best, since = np.full(len(domain), np.inf), np.zeros(len(domain), dtype=int)
             n, candidates = table.total_weight, max(1, len(domain) - 1)
-            for penalty in largest * np.logspace(0, np.log10(EBIC_RATIO), EBIC_STEPS):
-                w = solve_nodewise(self.objective, penalty * factors, w, tol).weights
+            for step, penalty in enumerate(largest * np.logspace(0, np.log10(EBIC_RATIO), EBIC_STEPS)):
+                out = solve_nodewise(self.objective, penalty * factors, w, tol, deadline=deadline)
+                if out.stopped_by == "time":
+                    return picked, False
+                w = out.weights
+                tell(self.progress, "regressions", step + 1, EBIC_STEPS)
                 used = (w != 0) & (self.penalised > 0)
                 size = np.bincount(self.targets[used], minlength=len(domain))
                 _, likelihood = self.objective.problem.terms(w, self.objective.threads)
@@ -214,7 +235,7 @@ class Nodewise:
                 since = np.where(better, 0, since + 1)
                 if since.min() >= EBIC_PATIENCE:
                     break
-        return picked
+        return picked, True
 
 
 def one_sided_pairs(domain: Domain) -> tuple[FeatureSet, Array]:
@@ -228,12 +249,6 @@ def one_sided_pairs(domain: Domain) -> tuple[FeatureSet, Array]:
     start = np.concatenate([np.arange(len(atoms) + 1), len(atoms) + 2 * np.arange(1, len(pairs) + 1)])
     features = FeatureSet(domain, start, np.concatenate([atoms, pairs.ravel()]))
     return features, np.concatenate([variable, domain.literal_variable[a]]).astype(np.int32)
-
-
-def _literal_shares(table: Dataset) -> Array:
-    codes = table.codes
-    states = [(codes[:, v] == s) @ table.weights for v, k in enumerate(table.domain.n_states) for s in range(k)]
-    return np.array(states, dtype=float) / table.total_weight
 
 
 def join(picked: Array, consistency: str) -> Array:

@@ -43,11 +43,17 @@ SHARED_PARAMETERS = """
 """
 
 
+def tell(progress: Any, what: str, done: int, n: int) -> None:
+    """Of work before the weights, to whoever wants to know: so many of so many are done."""
+    if hasattr(progress, "counting"):
+        progress.counting(what, done, n)
+
+
 class Proposal(NamedTuple):
     """A structural setting and the features it gives, atomic ones not yet added; ``seconds`` if the clock cannot tell them, parts
     of the work having been found in a ledger; not ``complete`` if a time budget cut the search for it, or for what it is made of;
     ``cut`` if the former. ``weights``, where the search has learned some, are those of the features with the atomic ones, in
-    canonical order."""
+    canonical order. ``found`` are attributes of the learner that the search has set beside."""
 
     settings: dict[str, Any]
     features: FeatureSet
@@ -55,6 +61,7 @@ class Proposal(NamedTuple):
     complete: bool = True
     weights: Array | None = None
     cut: bool = False
+    found: dict[str, Any] | None = None
 
 
 def _has_names(learner: Any) -> bool:
@@ -93,6 +100,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
 
     network_: MarkovNetwork
     fit_: WeightFit
+    _cut: str | None = None  # what ended the last search for features early, if anything did
 
     @abstractmethod
     def propose(self, data: Dataset) -> FeatureSet:
@@ -130,12 +138,15 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         data.require_complete("learning")
         if not data.total_weight > 0:
             raise DataError(f"{data.source}: no row has a weight above zero")
+        self._cut = None
         features, weights = self._proposed(data, start)
         left = None if self.time_budget is None else max(0.0, self.time_budget - (time.monotonic() - began))
         self.fit_ = fit_weights(
             features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
             start=weights, time_budget=left, progress=self.progress,
         )  # fmt: skip
+        if self._cut is not None and self.fit_.converged:  # an early stop, however well the weights came out
+            self.fit_.stopped_by = self._cut
         self.network_ = self._kept(self.fit_)
         self.domain_ = data.domain
         return self
@@ -144,6 +155,10 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """The features to weigh, and weights to start from."""
         features = self.propose(data).union(FeatureSet.atomic(data.domain))
         return features, None if start is None else start.weights_for(features)
+
+    def _structure_deadline(self) -> float | None:
+        """By when a learner that does not move from network to network should have its features: the weights need time, too."""
+        return None if self.time_budget is None else time.monotonic() + self.time_budget / 2
 
     def _kept(self, fit: WeightFit) -> MarkovNetwork:
         """The network; pruning leaves out zero weights, but never an atomic feature."""

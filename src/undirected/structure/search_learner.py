@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -77,13 +77,6 @@ class SearchLearner(Learner):
             return start.features, start.weights
         return _canonical(self._run(data, self.checkpoint, self.time_budget))
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, start: WeightFit | None = None) -> Self:
-        super().fit(X, y, sample_weight, start=start)
-        # A search that was cut short is an early stop, however well the weights came out.
-        if start is None and self.fit_.converged and self.trace_.stopped_by != "converged":
-            self.fit_.stopped_by = self.trace_.stopped_by
-        return self
-
     def kept(self) -> dict[str, Any]:
         """What a subclass has found beside the network, for the checkpoint of a finished search."""
         return {}
@@ -121,6 +114,7 @@ class SearchLearner(Learner):
             search.flush()
         self.trace_ = search.trace
         if search.trace.stopped_by != "converged":
+            self._cut = search.trace.stopped_by
             warnings.warn(f"the search was stopped by {search.trace.stopped_by} after {search.n_moves:,} moves", Unconverged, stacklevel=4)
         return search
 
@@ -148,10 +142,10 @@ class SearchLearner(Learner):
                 search = one._run(data, _kept_beside(ledger, one._owner(data)), left, common)
             if search.trace.stopped_by == "interrupt":
                 raise KeyboardInterrupt
-            self.trace_ = search.trace
             features, weights = _canonical(search)
             done = search.trace.stopped_by == "converged"
-            yield Proposal(settings, features, search.trace.points[-1].seconds, done, weights, cut=not done)
+            found = {name: value for name, value in vars(one).items() if name.endswith("_")}
+            yield Proposal(settings, features, search.trace.points[-1].seconds, done, weights, not done, found)
 
     def _check(self) -> None:
         if not isinstance(self.alpha, Real) or not 0 <= self.alpha < float("inf"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,10 @@ from undirected.errors import DataError
 from undirected.features.conjunction import format_feature
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
+from undirected.structure.learner import tell
+
+Nodes = tuple[Array, Array, Array, Array, Array, Array, Array]  # from ``start`` to ``count`` of `Trees`
+FIRST = 2  # trees for each thread in the first piece of work; later pieces take about a second
 
 
 @dataclass(repr=False)
@@ -21,7 +27,8 @@ class Trees:
 
     A node with ``test[n] >= 0`` sends a row to ``yes[n]`` if the literal holds and to ``no[n]`` otherwise (both counted from the
     tree's first node). ``gain[n]`` is what the best split gained in log-likelihood, made or not; ``count`` the training weight
-    by state of the target, for node ``n`` from ``count_start[n]`` on.
+    by state of the target, for node ``n`` from ``count_start[n]`` on. If they are not ``finished``, time was up, and the trees
+    that were not grown yet are a single leaf.
     """
 
     domain: Domain
@@ -34,6 +41,7 @@ class Trees:
     count_start: Array
     count: Array
     threads: int | None = None
+    finished: bool = True
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -138,6 +146,7 @@ class Trees:
             np.concatenate([[0], np.cumsum(sizes[keep])]).astype(np.int64),
             self.count[np.repeat(keep, sizes)],
             self.threads,
+            self.finished,
         )
 
     def walk(self, data: Dataset) -> tuple[Array, Array]:
@@ -198,19 +207,54 @@ class Trees:
         return "\n".join(lines)
 
 
-def grow_trees(data: Dataset, min_rows: float = 10, kappa: float = 1.0, threads: int | None = None) -> Trees:
+def grow_trees(
+    data: Dataset,
+    min_rows: float = 10,
+    kappa: float = 1.0,
+    threads: int | None = None,
+    deadline: float | None = None,
+    progress: Any = None,
+) -> Trees:
     """A tree for each variable with more than one state.
 
     Row by row, the states that hold are counted by state of the target (each variable's most frequent state is what the
     others leave over, and the larger side of a split what the smaller one leaves), so that the cost of a level is the number
-    of uncommon cells; all targets share the rows.
+    of uncommon cells; all targets share the rows. A few targets at a time, so that Ctrl-C and the deadline (in the time of
+    ``time.monotonic``) need not wait for all.
     """
     data.require_complete("growing trees")
     table = data.distinct
     targets = np.flatnonzero(data.domain.n_states > 1).astype(np.int32)
-    args = (targets, float(min_rows), -float(np.log(kappa)), threads or default_threads())
-    nodes: tuple[Array, Array, Array, Array, Array, Array, Array] = backend().module.grow_trees(*_table(table), *args)
-    return Trees(data.domain, targets, *nodes, threads)
+    cells, workers = _table(table), threads or default_threads()
+
+    def grown(some: Array, least: float) -> Nodes:
+        out: Nodes = backend().module.grow_trees(*cells, some, least, -float(np.log(kappa)), workers)
+        return out
+
+    parts: list[Nodes] = []
+    at, size = 0, FIRST * workers
+    while at < len(targets):
+        began = time.monotonic()
+        if deadline is not None and began > deadline:
+            break
+        parts.append(grown(targets[at : at + size], float(min_rows)))
+        at += size
+        size = max(size, min(8 * size, int(size / (time.monotonic() - began + 1e-3))))
+        tell(progress, "trees", min(at, len(targets)), len(targets))
+    if at < len(targets) or not parts:
+        parts.append(grown(targets[at:], np.inf))  # no split
+    return Trees(data.domain, targets, *_joined(parts), threads, at >= len(targets))
+
+
+def _joined(parts: list[Nodes]) -> Nodes:
+    """The arrays of several sets of trees, one set after another."""
+    starts, *nodes, count_starts, counts = zip(*parts, strict=True)
+    test, yes, no, gain = map(np.concatenate, nodes)
+    return _runs(starts), test, yes, no, gain, _runs(count_starts), np.concatenate(counts)
+
+
+def _runs(starts: tuple[Array, ...]) -> Array:
+    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(start) for start in starts]))]).astype(np.int64)
 
 
 def _table(data: Dataset) -> tuple[Array, Array, Array]:

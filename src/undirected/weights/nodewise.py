@@ -10,6 +10,8 @@ Steps are then less good; value, gradient and certificate stay exact.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from undirected.kernels.types import Array
@@ -20,7 +22,9 @@ NEAR = 30  # times the tolerance: from here on in double precision
 MAX_SAMPLE = 1 << 28  # conditional probabilities kept for the Hessian
 
 
-def solve_nodewise(objective: PseudoLikelihood, penalty: Array, start: Array, tol: float, max_iterations: int = 200) -> Outcome:
+def solve_nodewise(
+    objective: PseudoLikelihood, penalty: Array, start: Array, tol: float, max_iterations: int = 200, deadline: float | None = None
+) -> Outcome:
     """Minimise ``loss(w) + sum penalty |w|`` for an objective with ``targets``; ``violation`` as in the elastic-net solver."""
     problem, threads, targets = objective.problem, objective.threads, objective.targets
     assert targets is not None
@@ -45,6 +49,9 @@ def solve_nodewise(objective: PseudoLikelihood, penalty: Array, start: Array, to
             continue
         if violation <= tol or iteration == max_iterations:
             stopped_by = "tolerance" if violation <= tol else "iterations"
+            break
+        if deadline is not None and time.monotonic() > deadline:
+            stopped_by = "time"
             break
         iteration += 1
         todo = by_variable > 0.5 * tol * objective.total_weight

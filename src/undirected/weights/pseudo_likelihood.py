@@ -64,12 +64,7 @@ class PseudoLikelihood:
         """Weights of the model of independent variables: log-odds on the features with one literal, zero on the others."""
         weights = np.zeros(len(self))
         domain = self.features.domain
-        codes, most = self.table.codes, int(domain.n_states.max(initial=1))
-        by_state = np.full((len(domain), most), 0.5)
-        for s in range(1, most):
-            by_state[:, s] += self.table.weights @ (codes == s).astype(float)
-        by_state[:, 0] += self.total_weight - (by_state[:, 1:] - 0.5).sum(axis=1)
-        counts = by_state[np.arange(most) < domain.n_states[:, None]]
+        counts = self.table.literal_counts() + 0.5
         single = np.flatnonzero(self.features.lengths == 1)
         literals = self.features.literals[self.features.start[single]]
         used: set[int] = set()

@@ -70,11 +70,13 @@ def aligned(lines: list[list[str]]) -> list[str]:
 
 @dataclass
 class Search:
-    """Every setting tried, and the features of the best; not ``complete`` if the time budget ended it."""
+    """Every setting tried, and the features of the best; not ``complete`` if the time budget ended it. ``found`` are attributes that a
+    search has set beside the best features; a finished ledger does not have them."""
 
     rows: Rows
     features: FeatureSet
     complete: bool = True
+    found: dict[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> dict[str, Any]:
@@ -150,6 +152,7 @@ def tune(
     settings = settings_of(row)
     fitted = type(learner)(**{**learner.get_params(), **settings})
     fitted.fit(train, start=fit)
+    vars(fitted).update(found.found)
     return Tuned(fitted, settings, row["valid_pll"], found.rows, found.features, fit, found.complete)
 
 
@@ -174,6 +177,7 @@ def search(
     weighed: dict[int, Rows] = {}
     best: dict[str, Any] = {"valid_pll": -np.inf}
     features = atoms = FeatureSet.atomic(train.domain)
+    beside: dict[str, Any] = {}
     complete = True
     began = time.monotonic()
     for done, proposal in enumerate(learner.proposals(train, valid, chosen, ledger, search_tol), 1):
@@ -202,7 +206,7 @@ def search(
         rows += found
         leader = max(found, key=lambda row: row["valid_pll"])
         if leader["valid_pll"] > best["valid_pll"]:
-            best, features = leader, candidates
+            best, features, beside = leader, candidates, proposal.found or {}
         if progress is not None:
             progress(done, len(rows), best)
         if proposal.cut:
@@ -210,7 +214,7 @@ def search(
         began = time.monotonic()
     if book is not None and complete:
         book.finish(rows, features)
-    return Search(rows, features, complete)
+    return Search(rows, features, complete, beside)
 
 
 def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: bool = True) -> tuple[dict[str, Any], WeightFit]:
