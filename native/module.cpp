@@ -234,18 +234,22 @@ NB_MODULE(_native, m) {
     m.def(
         "grow_trees",
         [](In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, double min_rows, double min_gain,
-           int n_threads) {
+           int n_threads, nb::callable go_on) {
             const TreeTable table = tree_table(codes, n_states, row_weight, targets);
+            const auto asked = [&](std::int64_t done) {
+                nb::gil_scoped_acquire locked;
+                return nb::cast<bool>(go_on(done));
+            };
             Trees trees;
             {
                 nb::gil_scoped_release unlocked;
-                trees = grow_trees(table, targets.data(), std::int64_t(targets.shape(0)), min_rows, min_gain, n_threads);
+                trees = grow_trees(table, targets.data(), std::int64_t(targets.shape(0)), min_rows, min_gain, n_threads, asked);
             }
             return nb::make_tuple(owned(std::move(trees.start)), owned(std::move(trees.test)), owned(std::move(trees.yes)), owned(std::move(trees.no)),
                                   owned(std::move(trees.gain)), owned(std::move(trees.count_start)), owned(std::move(trees.count)));
         },
         nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("targets"), nb::arg("min_rows"), nb::arg("min_gain"),
-        nb::arg("threads"));
+        nb::arg("threads"), nb::arg("go_on"));
     m.def(
         "walk_trees",
         [](In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, In<std::int64_t> start,

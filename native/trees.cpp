@@ -1,6 +1,7 @@
 #include "trees.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -215,10 +216,21 @@ private:
 
 }  // namespace
 
-Trees grow_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads) {
+Trees grow_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads,
+                 const std::function<bool(std::int64_t)>& go_on) {
+    using Clock = std::chrono::steady_clock;
     const Shared shared(table);
     std::vector<Trees> grown(n_targets);
-    parallel_for(n_targets, n_threads, [&](std::int64_t t) { grown[t] = Grower(shared, targets[t], min_rows, min_gain).grow(); });
+    std::int64_t piece = 2 * n_threads;  // doubled while it takes less than half a second
+    for (std::int64_t from = 0, to; from < n_targets; from = to) {
+        const bool going = go_on(from);
+        to = going ? std::min(from + piece, n_targets) : n_targets;
+        const auto began = Clock::now();
+        parallel_for(to - from, n_threads, [&](std::int64_t t) {
+            grown[from + t] = Grower(shared, targets[from + t], going ? min_rows : std::numeric_limits<double>::infinity(), min_gain).grow();
+        });
+        if (Clock::now() - began < std::chrono::milliseconds(500)) piece *= 2;
+    }
     Trees out;
     out.start.push_back(0);
     out.count_start.push_back(0);

@@ -1,6 +1,7 @@
 // Probability trees, one per target variable, grown greedily.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace undirected {
@@ -23,8 +24,10 @@ struct Trees {
     std::vector<double> count;              // weight of the rows by state of the target
 };
 
-// A split needs at least min_rows of weight on both sides and a gain above min_gain for each parameter that it adds.
-Trees grow_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads);
+// A split needs at least min_rows of weight on both sides and a gain above min_gain for each parameter that it adds. go_on is called at the
+// start and after every few trees, with the number of those done, and may throw; once it says no, the trees that are left stay single leaves.
+Trees grow_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads,
+                 const std::function<bool(std::int64_t)>& go_on);
 
 struct Walk {
     std::vector<double> through;  // as `count`: weight of the table's rows that pass a node, by state of the target

@@ -26,7 +26,7 @@ from undirected import (
 )
 from undirected.kernels import backend, reference
 from undirected.structure.dtsl import CONVERSIONS, KAPPAS, convert
-from undirected.structure.trees import FIRST, Trees, grow_trees
+from undirected.structure.trees import Trees, grow_trees
 
 
 def shape(trees: Trees, t: int, node: int = 0):
@@ -41,7 +41,7 @@ def shape(trees: Trees, t: int, node: int = 0):
 def grown_by(module, data, min_rows, kappa):
     targets = np.flatnonzero(data.domain.n_states > 1).astype(np.int32)
     codes = np.ascontiguousarray(data.codes.T, dtype=np.int16)
-    args = (codes, data.domain.n_states.astype(np.int32), data.weights, targets, min_rows, -np.log(kappa), 2)
+    args = (codes, data.domain.n_states.astype(np.int32), data.weights, targets, min_rows, -np.log(kappa), 2, lambda done: True)
     return Trees(data.domain, targets, *module.grow_trees(*args))
 
 
@@ -171,10 +171,9 @@ def test_trees_that_time_did_not_suffice_for_are_single_leaves(planted, monkeypa
     assert whole.finished
     assert not cut.finished
     assert not cut.cut(0.5).finished
-    n = FIRST
     for t in range(len(whole)):
         ours, theirs = (slice(trees.start[t], trees.start[t + 1]) for trees in (cut, whole))
-        if t < n:
+        if t < 2:
             assert cut.test[ours].tolist() == whole.test[theirs].tolist()
         else:
             root = cut.count_start[cut.start[t]]

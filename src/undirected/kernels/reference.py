@@ -5,6 +5,8 @@ They also do the work, more slowly, where the native module could not be built.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -217,13 +219,15 @@ def times_blocks(start: Array, members: Array, factors: Array, x: Array, y: Arra
 
 
 def grow_trees(
-    codes: Array, n_states: Array, row_weight: Array, targets: Array, min_rows: float, min_gain: float, threads: int
-) -> tuple[Array, ...]:
+    codes: Array, n_states: Array, row_weight: Array, targets: Array, min_rows: float, min_gain: float, threads: int,
+    go_on: Callable[[int], bool],
+) -> tuple[Array, ...]:  # fmt: skip
     """Greedy probability trees, one per target, in flat arrays: the trees' first nodes, tests (a literal, -1 at a leaf),
     children counted from the tree's root, gains of the best splits, offsets into the counts by state, counts.
 
     A split needs ``min_rows`` of weight on both sides, and a gain in log-likelihood, leaves smoothed by a prior of total
-    weight one, above ``min_gain`` for each parameter that it adds.
+    weight one, above ``min_gain`` for each parameter that it adds. ``go_on`` is called at the start and after every few trees, with
+    the number of those done; once it says no, the trees that are left stay single leaves.
     """
     base = np.concatenate([[0], np.cumsum(n_states)])
     held = np.concatenate([codes[v] == np.arange(k)[:, None] for v, k in enumerate(n_states)]).astype(float)
@@ -265,7 +269,9 @@ def grow_trees(
             no[start[-1] + number] = grow(rows[held[best, rows] == 0], target)
         return number
 
-    for target in targets:
+    for done, target in enumerate(targets):
+        if min_rows < np.inf and done % (2 * threads) == 0 and not go_on(done):
+            min_rows = np.inf
         grow(np.arange(codes.shape[1]), int(target))
         start.append(len(test))
     count_start = np.concatenate([[0], np.cumsum([len(c) for c in counts])]).astype(np.int64)

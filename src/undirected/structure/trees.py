@@ -17,9 +17,6 @@ from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
 from undirected.structure.learner import tell
 
-Nodes = tuple[Array, Array, Array, Array, Array, Array, Array]  # from ``start`` to ``count`` of `Trees`
-FIRST = 2  # trees for each thread in the first piece of work; later pieces take about a second
-
 
 @dataclass(repr=False)
 class Trees:
@@ -219,42 +216,23 @@ def grow_trees(
 
     Row by row, the states that hold are counted by state of the target (each variable's most frequent state is what the
     others leave over, and the larger side of a split what the smaller one leaves), so that the cost of a level is the number
-    of uncommon cells; all targets share the rows. A few targets at a time, so that Ctrl-C and the deadline (in the time of
-    ``time.monotonic``) need not wait for all.
+    of uncommon cells; all targets share the rows. Ctrl-C and the deadline (in the time of ``time.monotonic``) need not wait for all
+    of them.
     """
     data.require_complete("growing trees")
     table = data.distinct
     targets = np.flatnonzero(data.domain.n_states > 1).astype(np.int32)
-    cells, workers = _table(table), threads or default_threads()
+    finished = True
 
-    def grown(some: Array, least: float) -> Nodes:
-        out: Nodes = backend().module.grow_trees(*cells, some, least, -float(np.log(kappa)), workers)
-        return out
+    def go_on(done: int) -> bool:
+        nonlocal finished
+        tell(progress, "trees", done, len(targets))
+        finished = deadline is None or time.monotonic() < deadline
+        return finished
 
-    parts: list[Nodes] = []
-    at, size = 0, FIRST * workers
-    while at < len(targets):
-        began = time.monotonic()
-        if deadline is not None and began > deadline:
-            break
-        parts.append(grown(targets[at : at + size], float(min_rows)))
-        at += size
-        size = max(size, min(8 * size, int(size / (time.monotonic() - began + 1e-3))))
-        tell(progress, "trees", min(at, len(targets)), len(targets))
-    if at < len(targets) or not parts:
-        parts.append(grown(targets[at:], np.inf))  # no split
-    return Trees(data.domain, targets, *_joined(parts), threads, at >= len(targets))
-
-
-def _joined(parts: list[Nodes]) -> Nodes:
-    """The arrays of several sets of trees, one set after another."""
-    starts, *nodes, count_starts, counts = zip(*parts, strict=True)
-    test, yes, no, gain = map(np.concatenate, nodes)
-    return _runs(starts), test, yes, no, gain, _runs(count_starts), np.concatenate(counts)
-
-
-def _runs(starts: tuple[Array, ...]) -> Array:
-    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(start) for start in starts]))]).astype(np.int64)
+    args = (targets, float(min_rows), -float(np.log(kappa)), threads or default_threads(), go_on)
+    nodes: tuple[Array, Array, Array, Array, Array, Array, Array] = backend().module.grow_trees(*_table(table), *args)
+    return Trees(data.domain, targets, *nodes, threads, finished)
 
 
 def _table(data: Dataset) -> tuple[Array, Array, Array]:
