@@ -21,14 +21,8 @@ using namespace undirected;
 
 namespace {
 
-TreeTable tree_table(const In<std::int16_t, 2>& codes, const In<std::int32_t>& n_states, const In<double>& row_weight, const In<std::int32_t>& targets) {
-    const TreeTable table{std::int64_t(codes.shape(1)), std::int32_t(codes.shape(0)), n_states.data(), codes.data(), row_weight.data()};
-    expect(n_states.shape(0) == codes.shape(0) && row_weight.shape(0) == codes.shape(1), "one state count a variable, one weight a row");
-    for (std::int64_t v = 0; v < table.n_variables; ++v)
-        for (std::int64_t r = 0; r < table.n_rows; ++r)
-            expect(table.codes[v * table.n_rows + r] >= 0 && table.codes[v * table.n_rows + r] < table.n_states[v], "code out of range");
-    for (std::size_t t = 0; t < targets.shape(0); ++t) expect(targets.data()[t] >= 0 && targets.data()[t] < table.n_variables, "no such target");
-    return table;
+void check_targets(const In<std::int32_t>& targets, std::int32_t n_variables) {
+    for (std::size_t t = 0; t < targets.shape(0); ++t) expect(targets.data()[t] >= 0 && targets.data()[t] < n_variables, "no such target");
 }
 
 struct PyProblem {
@@ -235,7 +229,8 @@ NB_MODULE(_native, m) {
         "grow_trees",
         [](In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, double min_rows, double min_gain,
            int n_threads, nb::callable go_on) {
-            const TreeTable table = tree_table(codes, n_states, row_weight, targets);
+            const CodeTable table = code_table(codes, n_states, row_weight);
+            check_targets(targets, table.n_variables);
             const auto asked = [&](std::int64_t done) {
                 nb::gil_scoped_acquire locked;
                 return nb::cast<bool>(go_on(done));
@@ -254,7 +249,8 @@ NB_MODULE(_native, m) {
         "walk_trees",
         [](In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, In<std::int64_t> start,
            In<std::int32_t> test, In<std::int32_t> yes, In<std::int32_t> no, In<std::int64_t> count_start, In<double> value, int n_threads) {
-            const TreeTable table = tree_table(codes, n_states, row_weight, targets);
+            const CodeTable table = code_table(codes, n_states, row_weight);
+            check_targets(targets, table.n_variables);
             const std::int64_t n_trees = std::int64_t(targets.shape(0)), n_nodes = std::int64_t(test.shape(0));
             std::int64_t n_literals = 0;
             for (std::size_t v = 0; v < n_states.shape(0); ++v) n_literals += n_states.data()[v];

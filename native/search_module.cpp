@@ -5,6 +5,7 @@
 
 #include "arrays.hpp"
 #include "search.hpp"
+#include "strata.hpp"
 
 namespace nb = nanobind;
 using namespace undirected;
@@ -129,6 +130,32 @@ struct PySearch {
     }
 };
 
+struct PyStrata {
+    // The table points into these.
+    In<std::int16_t, 2> codes;
+    In<std::int32_t> n_states;
+    In<double> row_weight;
+    Strata strata;
+
+    PyStrata(In<std::int16_t, 2> c, In<std::int32_t> n, In<double> w) : codes(c), n_states(n), row_weight(w), strata(code_table(c, n, w)) {}
+
+    nb::object test(In<std::int32_t> stratum, std::int32_t n_strata, std::int32_t target, In<std::int32_t> others, double least_expected,
+                    double enough_seen) const {
+        const CodeTable& table = strata.table();
+        expect(std::int64_t(stratum.shape(0)) == table.n_rows, "one stratum a row");
+        for (std::int64_t r = 0; r < table.n_rows; ++r) expect(stratum.data()[r] >= 0 && stratum.data()[r] < n_strata, "no such stratum");
+        expect(target >= 0 && target < table.n_variables, "no such target");
+        const std::int64_t n_others = std::int64_t(others.shape(0));
+        for (std::int64_t i = 0; i < n_others; ++i) expect(others.data()[i] >= 0 && others.data()[i] < table.n_variables, "no such variable");
+        Dependence found;
+        {
+            nb::gil_scoped_release unlocked;
+            found = strata.test(stratum.data(), n_strata, target, others.data(), n_others, least_expected, enough_seen);
+        }
+        return nb::make_tuple(owned(std::move(found.chi)), owned(std::move(found.free)));
+    }
+};
+
 }  // namespace
 
 void bind_search(nb::module_& m) {
@@ -145,4 +172,23 @@ void bind_search(nb::module_& m) {
         .def("join", &PySearch::join, nb::arg("start"), nb::arg("literals"), nb::arg("first"), nb::arg("most"), nb::arg("min_rows"), nb::arg("l1"),
              nb::arg("ridge"), nb::arg("alpha"), nb::arg("threads"))
         .def("screen", &PySearch::screen, nb::arg("start"), nb::arg("literals"), nb::arg("extra"), nb::arg("threads"));
+    m.def(
+        "combine",
+        [](In<std::int32_t> a, std::int32_t n_a, In<std::int32_t> b, std::int32_t n_b) {
+            expect(a.shape(0) == b.shape(0), "two numbers a row");
+            for (std::size_t r = 0; r < a.shape(0); ++r)
+                expect(a.data()[r] >= 0 && a.data()[r] < n_a && b.data()[r] >= 0 && b.data()[r] < n_b, "number out of range");
+            std::vector<std::int32_t> out(a.shape(0));
+            std::int32_t n;
+            {
+                nb::gil_scoped_release unlocked;
+                n = combine(a.data(), n_a, b.data(), n_b, std::int64_t(a.shape(0)), out.data());
+            }
+            return nb::make_tuple(owned(std::move(out)), n);
+        },
+        nb::arg("a"), nb::arg("n_a"), nb::arg("b"), nb::arg("n_b"));
+    nb::class_<PyStrata>(m, "Strata")
+        .def(nb::init<In<std::int16_t, 2>, In<std::int32_t>, In<double>>(), nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"))
+        .def("test", &PyStrata::test, nb::arg("stratum"), nb::arg("n_strata"), nb::arg("target"), nb::arg("others"),
+             nb::arg("least_expected"), nb::arg("enough_seen"));
 }

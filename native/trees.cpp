@@ -30,41 +30,9 @@ private:
     std::vector<double> table_;
 };
 
-// What all targets share: for each row the literals that hold, but for each variable's most frequent state, whose counts
-// are what the others leave over.
-struct Shared {
-    const TreeTable& table;
-    std::vector<std::int32_t> base, common, variable;  // first literal and most frequent state by variable; variable by literal
-    std::vector<std::int64_t> start;
-    std::vector<std::int32_t> literals;
-    bool whole = true;  // whole-number weights
-
-    explicit Shared(const TreeTable& t) : table(t), common(t.n_variables) {
-        for (std::int32_t v = 0; v < t.n_variables; ++v) {
-            base.push_back(std::int32_t(variable.size()));
-            variable.insert(variable.end(), t.n_states[v], v);
-        }
-        base.push_back(std::int32_t(variable.size()));
-        std::vector<std::int64_t> length(t.n_rows + 1, 0);
-        for (std::int32_t v = 0; v < t.n_variables; ++v) {
-            std::vector<double> count(t.n_states[v], 0.0);
-            for (std::int64_t r = 0; r < t.n_rows; ++r) ++count[t.codes[v * t.n_rows + r]];
-            common[v] = std::int32_t(std::max_element(count.begin(), count.end()) - count.begin());
-            for (std::int64_t r = 0; r < t.n_rows; ++r) length[r + 1] += t.codes[v * t.n_rows + r] != common[v];
-        }
-        std::partial_sum(length.begin(), length.end(), length.begin());
-        start = length;
-        literals.resize(length.back());
-        for (std::int32_t v = 0; v < t.n_variables; ++v)
-            for (std::int64_t r = 0; r < t.n_rows; ++r)
-                if (t.codes[v * t.n_rows + r] != common[v]) literals[length[r]++] = base[v] + t.codes[v * t.n_rows + r];
-        for (std::int64_t r = 0; r < t.n_rows; ++r) whole = whole && t.row_weight[r] == std::floor(t.row_weight[r]);
-    }
-};
-
 class Grower {
 public:
-    Grower(const Shared& shared, std::int32_t target, double min_rows, double min_gain)
+    Grower(const Uncommon& shared, std::int32_t target, double min_rows, double min_gain)
         : shared_(shared),
           table_(shared.table),
           target_(target),
@@ -203,8 +171,8 @@ private:
         }
     }
 
-    const Shared& shared_;
-    const TreeTable& table_;
+    const Uncommon& shared_;
+    const CodeTable& table_;
     std::int32_t target_, k_;
     const std::int16_t* state_;
     double min_rows_, min_gain_;
@@ -216,10 +184,10 @@ private:
 
 }  // namespace
 
-Trees grow_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads,
+Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads,
                  const std::function<bool(std::int64_t)>& go_on) {
     using Clock = std::chrono::steady_clock;
-    const Shared shared(table);
+    const Uncommon shared(table);
     std::vector<Trees> grown(n_targets);
     std::int64_t piece = 2 * n_threads;  // doubled while it takes less than half a second
     for (std::int64_t from = 0, to; from < n_targets; from = to) {
@@ -248,7 +216,7 @@ Trees grow_trees(const TreeTable& table, const std::int32_t* targets, std::int64
     return out;
 }
 
-Walk walk_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start, const std::int32_t* test,
+Walk walk_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start, const std::int32_t* test,
                 const std::int32_t* yes, const std::int32_t* no, const std::int64_t* count_start, const double* value, int n_threads) {
     std::vector<std::int32_t> variable, state;  // by literal
     for (std::int32_t v = 0; v < table.n_variables; ++v)

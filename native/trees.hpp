@@ -4,15 +4,9 @@
 #include <functional>
 #include <vector>
 
-namespace undirected {
+#include "uncommon.hpp"
 
-struct TreeTable {
-    std::int64_t n_rows;
-    std::int32_t n_variables;
-    const std::int32_t* n_states;  // [n_variables]
-    const std::int16_t* codes;     // [n_variables][n_rows]
-    const double* row_weight;      // [n_rows]
-};
+namespace undirected {
 
 // Nodes of all trees one after another; a tree's first node is its root. Children count from the tree's root.
 struct Trees {
@@ -26,7 +20,7 @@ struct Trees {
 
 // A split needs at least min_rows of weight on both sides and a gain above min_gain for each parameter that it adds. go_on is called at the
 // start and after every few trees, with the number of those done, and may throw; once it says no, the trees that are left stay single leaves.
-Trees grow_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads,
+Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads,
                  const std::function<bool(std::int64_t)>& go_on);
 
 struct Walk {
@@ -35,7 +29,7 @@ struct Walk {
 };
 
 // Sends every row down every tree; `value` is laid out like `count`.
-Walk walk_trees(const TreeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start, const std::int32_t* test,
+Walk walk_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start, const std::int32_t* test,
                 const std::int32_t* yes, const std::int32_t* no, const std::int64_t* count_start, const double* value, int n_threads);
 
 }  // namespace undirected

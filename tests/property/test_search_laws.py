@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from strategies import domains, feature_sets, problems, tables
-from undirected import FeatureSet, PseudoLikelihood
+from undirected import Dataset, FeatureSet, PseudoLikelihood
 from undirected.kernels import backend, reference
 from undirected.structure.search import Search
 
@@ -250,3 +250,24 @@ def test_generalisations_follow_the_definition(data):
             if 2 <= len(kept) < len(expected[-1] if expected else rows[j]):
                 expected.append(kept)
         assert found[j] == expected
+
+
+@given(st.data())
+def test_native_and_reference_tests_of_independence_agree(data):
+    if backend().name != "native":
+        pytest.skip("the native kernels are not built")
+    table = data.draw(tables(data.draw(domains())))
+    table = Dataset(table.domain, np.repeat(table.codes, 5, axis=0), np.repeat(table.weights, 5))  # enough rows for tests
+    codes, n_states = np.ascontiguousarray(table.codes.T, dtype=np.int16), table.domain.n_states.astype(np.int32)
+    n_strata = data.draw(st.integers(1, 4))
+    stratum = np.array(data.draw(st.lists(st.integers(0, n_strata - 1), min_size=len(table), max_size=len(table))), dtype=np.int32)
+    finer, n = backend().module.combine(stratum, n_strata, codes[0].astype(np.int32), int(n_states[0]))
+    pairs = [*zip(stratum.tolist(), codes[0].tolist(), strict=True)]
+    assert len({*zip(pairs, finer.tolist(), strict=True)}) == len({*pairs}) == len({*finer.tolist()}) == n
+    assert reference.combine(stratum, n_strata, codes[0], int(n_states[0]))[1] == n
+    ours, truth = (module.Strata(codes, n_states, table.weights) for module in (backend().module, reference))
+    for target in range(len(n_states)):
+        others = np.array(data.draw(st.permutations(range(len(n_states)))), dtype=np.int32)[: data.draw(st.integers(0, len(n_states)))]
+        found, expected = (kernel.test(stratum, n_strata, target, others, 1.0, 5.0) for kernel in (ours, truth))
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-9, atol=1e-9)
+        assert found[1].tolist() == expected[1].tolist()

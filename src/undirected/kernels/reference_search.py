@@ -1,4 +1,4 @@
-"""The search kernels in NumPy: a network's logits, and what one feature more, less or other would do to them."""
+"""The search kernels in NumPy: a network's logits, what one feature more, less or other would do to them, tests of independence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from undirected.kernels.types import Array
 
+NOTHING = 1e-9  # of a count, after rounding
 FARTHEST = 30.0  # weights stay within, where neither prior nor data hold them back
 Part = tuple[int, Array]  # a variable and the states that a feature allows it
 
@@ -240,3 +241,44 @@ def _best_weight(entries: tuple[Array, Array, Array], l1: float, ridge: float) -
             break
         w += step
     return w
+
+
+def combine(a: Array, n_a: int, b: Array, n_b: int) -> tuple[Array, int]:
+    """Rows with the same pair of numbers get the same number, from 0 on; and how many there are."""
+    pairs, out = np.unique(b.astype(np.int64) * n_a + a, return_inverse=True)
+    return out.astype(np.int32), len(pairs)
+
+
+class Strata:
+    """Chi-square tests of one variable against others, within strata of the rows."""
+
+    def __init__(self, codes: Array, n_states: Array, row_weight: Array) -> None:
+        self.codes, self.n_states, self.row_weight = codes, n_states, row_weight
+
+    def test(
+        self, stratum: Array, n_strata: int, target: int, others: Array, least_expected: float, enough_seen: float
+    ) -> tuple[Array, Array]:
+        """Chi-square and degrees of freedom of the target with each of the others.
+
+        Strata in which fewer than two states of the target have twice ``least_expected`` rows are passed over. Degrees of freedom
+        count the states seen in each stratum; cells with fewer rows expected than ``least_expected`` and fewer seen than
+        ``enough_seen`` say nothing and cost one.
+        """
+        k = int(self.n_states[target])
+        group = stratum * k + self.codes[target]
+        own = np.bincount(group, self.row_weight, n_strata * k).reshape(n_strata, k, 1)
+        useful = (own >= 2 * least_expected).sum(axis=(1, 2)) > 1
+        chi, free = np.zeros(len(others)), np.zeros(len(others), dtype=np.int64)
+        for i, v in enumerate(others.tolist()):
+            n = int(self.n_states[v])
+            counts = np.bincount(group * n + self.codes[v], self.row_weight, n_strata * k * n).reshape(n_strata, k, n)
+            by_state = counts.sum(axis=1, keepdims=True)
+            expected = own * by_state / np.maximum(own.sum(axis=1, keepdims=True), NOTHING)
+            there = (own > NOTHING) & (by_state > NOTHING)
+            mute = there & (expected < least_expected) & (counts < enough_seen)
+            terms = np.divide((counts - expected) ** 2, expected, out=np.zeros_like(counts), where=there & ~mute).sum(axis=(1, 2))
+            seen, own_states = (by_state > NOTHING).sum(axis=(1, 2)), (own > NOTHING).sum(axis=(1, 2))
+            freedom = (seen - 1) * (own_states - 1) - mute.sum(axis=(1, 2))
+            used = useful & (freedom > 0)
+            chi[i], free[i] = terms[used].sum(), freedom[used].sum()
+        return chi, free

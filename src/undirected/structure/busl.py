@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -13,17 +14,16 @@ from scipy.special import chdtrc
 
 from undirected.data.dataset import Dataset
 from undirected.errors import ParameterError
+from undirected.kernels import backend
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 from undirected.structure.della_pietra import check_length
 from undirected.structure.greedy import Candidate, grow
-from undirected.structure.learner import Grid
+from undirected.structure.learner import Grid, tell
 from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner
 
-AT_ONCE = 1_000_000  # cells counted in one call
 LEAST_EXPECTED, ENOUGH_SEEN = 1.0, 5.0  # a cell with fewer rows expected and fewer seen says nothing
-NOTHING = 1e-9  # of a count, after rounding
 
 
 class BUSL(SearchLearner):
@@ -109,7 +109,7 @@ class BUSL(SearchLearner):
         if state is None:
             search.begin()  # something to return if time runs out among the tests
             if self.test_level not in search.common:
-                search.common[self.test_level] = blankets(search.data, self.test_level, search.check_time)
+                search.common[self.test_level] = blankets(search.data, self.test_level, search.check_time, search.threads, self.progress)
             self.blankets_ = search.common[self.test_level]
         else:
             self.restore(state)
@@ -148,105 +148,94 @@ class CliqueConjunctions:
         return ()
 
 
-def blankets(data: Dataset, level: float, check: Callable[[], None] = lambda: None) -> list[list[int]]:
+def blankets(
+    data: Dataset, level: float, check: Callable[[], None] = lambda: None, threads: int = 1, progress: Any = None
+) -> list[list[int]]:
     """Grow-shrink: variables that depend on the target given those found so far, strongest first; then out with the needless.
 
     Variables that are independent of the target to begin with are looked at only when the others have nothing more to add.
     ``check`` is called between tests, and may end the work by raising.
     """
     tests = Independence(data)
-    return [_blanket(tests, v, level, check) for v in range(len(data.domain))]
+    n = len(data.domain)
+    found: list[list[int]] = []
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for own in pool.map(lambda v: _blanket(tests, v, level, check), range(n)):
+                found.append(own)
+                tell(progress, "blankets", len(found), n)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return found
 
 
 def _blanket(tests: Independence, target: int, level: float, check: Callable[[], None]) -> list[int]:
     found: list[int] = []
     everyone = np.setdiff1d(np.arange(tests.n_variables), [target])
-    p, strength = tests.alone(target, everyone)
+    strata = tests.all_rows
+    p, strength = tests.given(target, strata, everyone)
     others, p, strength = (values[p < level] for values in (everyone, p, strength))
     all_looked_at = False
     while True:
         if (p < level).any():
             best = int(np.argmax(np.where(p < level, strength, -1.0)))
             found.append(int(others[best]))
+            strata = tests.split(strata, found[-1])
             others = np.delete(others, best)
         elif all_looked_at:
             break
         else:
             others, all_looked_at = np.setdiff1d(everyone, found), True
         check()
-        p, strength = tests.given(target, found, others)
-    for v in list(found):
+        p, strength = tests.given(target, strata, others)
+    return sorted(_shrunk(tests, target, found, level, check))
+
+
+def _shrunk(tests: Independence, target: int, found: list[int], level: float, check: Callable[[], None]) -> list[int]:
+    """Those that the target depends on given all others that are left, one after another."""
+    later = [tests.all_rows]  # the strata of those that come after
+    for v in reversed(found[1:]):
+        later.append(tests.split(later[-1], v))
+    kept: list[int] = []
+    earlier = tests.all_rows
+    for v in found:
         check()
-        rest = [u for u in found if u != v]
-        p, strength = tests.given(target, rest, np.array([v]))
-        if p[0] >= level and strength[0] > 0:  # where no test can be made, that by which it came in stands
-            found = rest
-    return sorted(found)
+        p, strength = tests.given(target, tests.both(earlier, later.pop()), np.array([v]))
+        if p[0] < level or strength[0] == 0:  # where no test can be made, that by which it came in stands
+            kept.append(v)
+            earlier = tests.split(earlier, v)
+    return kept
+
+
+class Grouped(NamedTuple):
+    """A division of the rows: for each row the number of its stratum."""
+
+    stratum: Array
+    n: int
 
 
 class Independence:
-    """Chi-square tests of one variable against others, in the strata of some variables: p-values, and chi-square over its degrees of
-    freedom; 1 and 0 where the rows do not suffice for a test."""
+    """Chi-square tests of one variable against others, in strata of the rows: p-values, and chi-square over its degrees of freedom; 1
+    and 0 where the rows do not suffice for a test."""
 
     def __init__(self, data: Dataset) -> None:
-        table, self.domain = data.distinct, data.domain
-        self.codes, self.weights = np.asfortranarray(table.codes), table.weights
+        table, self.n_states = data.distinct, data.domain.n_states.astype(np.int32)
+        self.kernels: Any = backend().module
+        self.codes = np.ascontiguousarray(table.codes.T, dtype=np.int16)
+        self.tests: Any = self.kernels.Strata(self.codes, self.n_states, table.weights)
         self.n_variables = len(data.domain)
-        self.together = data.pair_counts()
+        self.all_rows = Grouped(np.zeros(len(table), dtype=np.int32), 1)
 
-    def alone(self, target: int, others: Array) -> tuple[Array, Array]:
-        """Without strata, from the counts of pairs."""
-        base = self.domain.base
-        counts = self.together[None, base[target] : base[target + 1]]
-        by_target = np.diagonal(self.together)[base[target] : base[target + 1]].reshape(1, -1, 1)
-        p, strength = _chi_square(counts, by_target, base[:-1])
-        return p[others], strength[others]
+    def both(self, a: Grouped, b: Grouped) -> Grouped:
+        """The strata of both together, those that occur."""
+        return Grouped(*self.kernels.combine(a.stratum, a.n, b.stratum, b.n))
 
-    def given(self, target: int, strata: list[int], others: Array) -> tuple[Array, Array]:
-        n_states = self.domain.n_states
-        own = int(n_states[target])
-        stratum = np.zeros(len(self.codes), dtype=np.int64)
-        for v in strata:
-            stratum = _numbered(stratum * int(n_states[v]) + self.codes[:, v])
-        group = stratum * own + self.codes[:, target]
-        by_target = np.bincount(group, weights=self.weights, minlength=own * (int(stratum.max()) + 1)).reshape(-1, own)
-        # Whatever the other variable is, no count is expected to be more than half of the rarer state's.
-        useful = (by_target >= 2 * LEAST_EXPECTED).sum(axis=1) > 1
-        rows = np.flatnonzero(useful[stratum])
-        out = np.ones(len(others)), np.zeros(len(others))
-        if not len(rows):
-            return out
-        group = (np.cumsum(useful) - 1)[stratum[rows]] * own + self.codes[rows, target]
-        by_target = by_target[useful][:, :, None]
-        weights = self.weights[rows]
-        at_once = max(1, AT_ONCE // len(rows))
-        for n in np.unique(n_states[others]).tolist():
-            places = np.flatnonzero(n_states[others] == n)
-            for some in np.array_split(places, -(-len(places) // at_once)):
-                cell = (group[:, None] * len(some) + np.arange(len(some))) * n + self.codes[np.ix_(rows, others[some])]
-                counts = np.bincount(cell.ravel(), weights=np.repeat(weights, len(some)), minlength=by_target.size * len(some) * n)
-                out[0][some], out[1][some] = _chi_square(counts.reshape(-1, own, len(some) * n), by_target, n * np.arange(len(some)))
-        return out
+    def split(self, strata: Grouped, v: int) -> Grouped:
+        """Each stratum by the states of one more variable."""
+        return self.both(strata, Grouped(self.codes[v].astype(np.int32), int(self.n_states[v])))
 
-
-def _numbered(values: Array) -> Array:
-    """Small whole numbers in the place of the values that occur."""
-    used = np.bincount(values) > 0
-    return np.asarray((np.cumsum(used) - 1)[values])
-
-
-def _chi_square(counts: Array, by_target: Array, base: Array) -> tuple[Array, Array]:
-    """For each run of literals that begins at ``base``: p-value, and chi-square over its degrees of freedom, which count the states
-    seen in each stratum. Cells that say nothing are left out, with a degree of freedom each."""
-    by_literal = counts.sum(axis=1, keepdims=True)
-    expected = by_target * by_literal / by_target.sum(axis=1, keepdims=True)
-    there = (by_target > NOTHING) & (by_literal > NOTHING)
-    mute = there & (expected < LEAST_EXPECTED) & (counts < ENOUGH_SEEN)
-    terms = np.divide((counts - expected) ** 2, expected, out=np.zeros_like(counts), where=there & ~mute).sum(axis=1)
-    seen = np.add.reduceat((by_literal[:, 0] > NOTHING).astype(np.int64), base, axis=1)
-    free = (seen - 1) * ((by_target > NOTHING).sum(axis=1) - 1) - np.add.reduceat(mute.sum(axis=1), base, axis=1)
-    used = free > 0
-    chi = (np.add.reduceat(terms, base, axis=1) * used).sum(axis=0)
-    total = (free * used).sum(axis=0)
-    tested, total = total > 0, np.maximum(total, 1)
-    return np.where(tested, chdtrc(total, chi), 1.0), np.where(tested, chi / total, 0.0)
+    def given(self, target: int, strata: Grouped, others: Array) -> tuple[Array, Array]:
+        chi, free = self.tests.test(strata.stratum, strata.n, target, others.astype(np.int32), LEAST_EXPECTED, ENOUGH_SEEN)
+        tested, free = free > 0, np.maximum(free, 1)
+        return np.where(tested, chdtrc(free, chi), 1.0), np.where(tested, chi / free, 0.0)
