@@ -114,7 +114,7 @@ class DTL1(Learner):
         for row in sorted(best.values(), key=lambda row: -row["valid_pll"]):
             trees = _structural(row)
             features = parts[DTSL].features if row is parts[DTSL].best else self._part(DTSL).set_params(**trees).propose(data)
-            yield Proposal({**trees, **pairs}, features.union(parts[L1].features), seconds, complete)
+            yield Proposal({**trees, **pairs}, features.union(parts[L1].features), seconds, complete, found={})
             seconds = 0.0
 
     def _part(self, kind: type[Learner]) -> Learner:

@@ -131,7 +131,7 @@ class DTSL(Learner):
             self._keep(whole.cut(chosen), chosen)
             for conversion in conversions:
                 features = convert(self.trees_, conversion)
-                yield Proposal({"kappa": chosen, "conversion": conversion}, features, complete=whole.finished)
+                yield Proposal({"kappa": chosen, "conversion": conversion}, features, complete=whole.finished, found=self.learned())
 
     def _keep(self, trees: Trees, kappa: float) -> None:
         self.trees_, self.kappa_ = trees, kappa

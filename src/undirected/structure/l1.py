@@ -121,14 +121,15 @@ class L1(Learner):
         self.path_ = path = regressions.path([1 / float(c) for c in numbers], self.tol, deadline)
         for c in cs:
             if c == "ebic":
-                picked, finished = regressions.picked_by_ebic(self.gamma, self.tol, deadline)
+                self.picked_, finished = regressions.picked_by_ebic(self.gamma, self.tol, deadline)
             elif 1 / float(c) in path.penalties:
-                picked, finished = regressions.picked(path.weights[path.penalties.index(1 / float(c))]), path.finished
+                self.picked_ = regressions.picked(path.weights[path.penalties.index(1 / float(c))])
+                finished = path.finished
             else:
                 continue  # there was no time for it
             for way in ways:
-                features = edge_features(data.domain, join(picked, way))
-                yield Proposal({"C": c, "consistency": way}, features, complete=finished)
+                features = edge_features(data.domain, join(self.picked_, way))
+                yield Proposal({"C": c, "consistency": way}, features, complete=finished, found=self.learned())
 
     def _check(self, cs: Sequence[Any], ways: Sequence[Any]) -> None:
         for c in cs:

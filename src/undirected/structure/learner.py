@@ -30,6 +30,8 @@ Grid = dict[str, list[Any]]
 LedgerPath = str | os.PathLike[str] | None
 WEIGHT_SETTINGS = ("l1", "sd")
 
+FITTED = ("network_", "fit_", "domain_", "n_features_in_", "feature_names_in_")  # what `fit` itself sets
+
 # For the docstrings of learners without parameters of their own.
 SHARED_PARAMETERS = """
     l1, sd : float
@@ -53,7 +55,8 @@ class Proposal(NamedTuple):
     """A structural setting and the features it gives, atomic ones not yet added; ``seconds`` if the clock cannot tell them, parts
     of the work having been found in a ledger; not ``complete`` if a time budget cut the search for it, or for what it is made of;
     ``cut`` if the former. ``weights``, where the search has learned some, are those of the features with the atomic ones, in
-    canonical order. ``found`` are attributes of the learner that the search has set beside."""
+    canonical order. ``found`` is what a learner with these settings would have learned beside the features, by attribute; None if
+    that is not known."""
 
     settings: dict[str, Any]
     features: FeatureSet
@@ -116,7 +119,9 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         structural = {name: values for name, values in grid.items() if name not in WEIGHT_SETTINGS}
         for values in itertools.product(*structural.values()):
             settings = dict(zip(structural, values, strict=True))
-            yield Proposal(settings, clone(self).set_params(**settings).propose(data))
+            one = clone(self).set_params(**settings)
+            features = one.propose(data)
+            yield Proposal(settings, features, found=one.learned())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, start: WeightFit | None = None) -> Self:
         """Learn a network.
@@ -149,6 +154,18 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             self.fit_.stopped_by = self._cut
         self.network_ = self._kept(self.fit_)
         self.domain_ = data.domain
+        return self
+
+    def learned(self) -> dict[str, Any]:
+        """What `propose` has learned beside features, by attribute."""
+        return {name: value for name, value in vars(self).items() if name.endswith("_") and name not in FITTED}
+
+    def adopt(self, X: Any, fit: WeightFit, learned: dict[str, Any]) -> Self:
+        """Be fitted to a table with features and weights that were learned elsewhere, with this learner's settings."""
+        data = self._training_table(X, None)
+        self.fit_, self.network_, self.domain_ = fit, self._kept(fit), data.domain
+        for name, value in learned.items():
+            setattr(self, name, value)
         return self
 
     def _proposed(self, data: Dataset, start: WeightFit | None) -> tuple[FeatureSet, Array | None]:

@@ -144,8 +144,7 @@ class SearchLearner(Learner):
                 raise KeyboardInterrupt
             features, weights = _canonical(search)
             done = search.trace.stopped_by == "converged"
-            found = {name: value for name, value in vars(one).items() if name.endswith("_")}
-            yield Proposal(settings, features, search.trace.points[-1].seconds, done, weights, not done, found)
+            yield Proposal(settings, features, search.trace.points[-1].seconds, done, weights, not done, one.learned())
 
     def _check(self) -> None:
         if not isinstance(self.alpha, Real) or not 0 <= self.alpha < float("inf"):

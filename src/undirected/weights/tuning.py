@@ -70,13 +70,13 @@ def aligned(lines: list[list[str]]) -> list[str]:
 
 @dataclass
 class Search:
-    """Every setting tried, and the features of the best; not ``complete`` if the time budget ended it. ``found`` are attributes that a
-    search has set beside the best features; a finished ledger does not have them."""
+    """Every setting tried, and the features of the best; not ``complete`` if the time budget ended it. ``found`` is what was learned
+    beside the best features, by attribute; None if that is not known, as when a finished ledger tells the rest."""
 
     rows: Rows
     features: FeatureSet
     complete: bool = True
-    found: dict[str, Any] = field(default_factory=dict)
+    found: dict[str, Any] | None = None
 
     @property
     def best(self) -> dict[str, Any]:
@@ -151,8 +151,12 @@ def tune(
     row, fit = settle(learner, found, train, valid, refine)
     settings = settings_of(row)
     fitted = type(learner)(**{**learner.get_params(), **settings})
-    fitted.fit(train, start=fit)
-    vars(fitted).update(found.found)
+    if found.found is None:
+        fitted.fit(train, start=fit)
+    else:
+        fitted.adopt(train, fit, found.found)
+        if not fit.converged:
+            warnings.warn(f"the best weights were stopped by {fit.stopped_by}, violation {fit.violation:.2g}", Unconverged, stacklevel=2)
     return Tuned(fitted, settings, row["valid_pll"], found.rows, found.features, fit, found.complete)
 
 
@@ -177,7 +181,7 @@ def search(
     weighed: dict[int, Rows] = {}
     best: dict[str, Any] = {"valid_pll": -np.inf}
     features = atoms = FeatureSet.atomic(train.domain)
-    beside: dict[str, Any] = {}
+    beside: dict[str, Any] | None = None
     complete = True
     began = time.monotonic()
     for done, proposal in enumerate(learner.proposals(train, valid, chosen, ledger, search_tol), 1):
@@ -206,7 +210,7 @@ def search(
         rows += found
         leader = max(found, key=lambda row: row["valid_pll"])
         if leader["valid_pll"] > best["valid_pll"]:
-            best, features, beside = leader, candidates, proposal.found or {}
+            best, features, beside = leader, candidates, proposal.found
         if progress is not None:
             progress(done, len(rows), best)
         if proposal.cut:
