@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -14,6 +16,7 @@ from undirected.inference.evidence import Given
 from undirected.inference.problem import Problem
 from undirected.kernels import backend, reference
 
+MORE = int(os.environ.get("UNDIRECTED_EXAMPLES", "1"))  # times as many examples, for thousands of networks
 WEIGHTS = st.one_of(st.floats(-3, 3), st.sampled_from([20.0, -20.0]))
 HARD_WEIGHTS = st.one_of(WEIGHTS, st.sampled_from([np.inf, -np.inf]))
 
@@ -64,7 +67,7 @@ def expected(network, known):
     return rows, scores, log_z, p @ onehot, holds @ p
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000 * MORE)
 @given(questions(weights=HARD_WEIGHTS))
 def test_exact_engines_equal_enumeration(question):
     network, known = question
@@ -147,7 +150,7 @@ def trees(draw):
     return MarkovNetwork(features, draw(st.lists(WEIGHTS, min_size=len(rows), max_size=len(rows))))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 * MORE)
 @given(trees())
 def test_belief_propagation_is_exact_on_trees(network):
     known = Given(np.ones(network.domain.n_literals, dtype=np.uint8))

@@ -348,19 +348,20 @@ def random_networks(n, scale, **kwargs):
         yield datasets.random_conjunctions(7, 18, max_length=4, n_states=int(rng.integers(2, 4)), scale=scale, seed=seed)
 
 
-def test_gibbs_agrees_with_exact_values():
-    """About 15,000 z-scores of 512 chains: a false alarm (one beyond 6) happens in 1 of 10,000 runs."""
+@pytest.mark.parametrize("n", [1000, pytest.param(5000, marks=pytest.mark.slow)])
+def test_gibbs_agrees_with_exact_values(n):
+    """About 15 z-scores of 512 chains a network: a false alarm (one beyond 6) happens in 1 of 10,000 runs of 1,000 networks."""
     scores = []
-    for network in random_networks(1000, 1.0):
+    for network in random_networks(n, 1.0):
         problem = Problem(network, None, seed=len(scores))
         found = gibbs.marginals(problem, np.arange(network.domain.n_literals), precision=0.003, chains=512, max_sweeps=256)
         scores += z_scores(network, found.diagnosis.mean, found.diagnosis.standard_error).tolist()
-    assert len(scores) > 10_000
+    assert len(scores) > 10 * n
     assert np.abs(scores).max() < 6
     assert 0.9 < np.std(scores) < 1.1  # the errors are neither too small nor too large
 
 
-@pytest.mark.parametrize(("n", "limit"), [(30, 6.0), pytest.param(500, 7.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n", "limit"), [(30, 6.0), pytest.param(2000, 7.0, marks=pytest.mark.slow)])
 def test_mcsat_agrees_with_exact_values_under_hard_rules(n, limit):
     """About ten z-scores of 64 chains a network: false alarms (one beyond the limit) happen in less than 1 of 1,000 runs."""
     scores = []
