@@ -81,7 +81,7 @@ Dependence Strata::test(const std::int32_t* stratum, std::int32_t n_strata, std:
                 double rest = own[x];
                 for (std::int64_t literal = first; literal < last; ++literal)
                     if (literal != common) rest -= counts[literal * k + x];
-                counts[common * k + x] = rest;
+                counts[common * k + x] = rest > NOTHING * std::max(1.0, own[x]) ? rest : 0.0;
             }
             std::int64_t seen = 0, mute = 0;
             double chi = 0;

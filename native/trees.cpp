@@ -189,7 +189,7 @@ Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64
     using Clock = std::chrono::steady_clock;
     const Uncommon shared(table);
     std::vector<Trees> grown(n_targets);
-    std::int64_t piece = 2 * n_threads;  // doubled while it takes less than half a second
+    std::int64_t piece = 2 * std::max(1, n_threads);  // doubled while it takes less than half a second
     for (std::int64_t from = 0, to; from < n_targets; from = to) {
         const bool going = go_on(from);
         to = going ? std::min(from + piece, n_targets) : n_targets;

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from strategies import domains, tables
 from undirected import (
+    BUSL,
+    DTBLM,
     DTL1,
     DTSL,
+    GSSL,
     L1,
     DataError,
     Dataset,
@@ -26,6 +33,7 @@ from undirected import (
 )
 from undirected.kernels import backend, reference
 from undirected.structure.dtsl import CONVERSIONS, KAPPAS, convert
+from undirected.structure.learner import Learner
 from undirected.structure.trees import Trees, grow_trees
 
 
@@ -184,10 +192,50 @@ def test_trees_that_time_did_not_suffice_for_are_single_leaves(planted, monkeypa
     assert convert(cut, "prune").lengths.max() > 1
 
 
-def test_a_budget_that_ends_among_the_trees_or_regressions_is_said(planted):
-    for learner in (DTSL(time_budget=0), L1(time_budget=0), L1(C=1.0, time_budget=0), DTL1(time_budget=0)):
+@pytest.mark.parametrize("learner", [DTSL(), L1(), L1(C=1.0), DTL1(), DTBLM()])
+def test_a_budget_that_ends_among_the_trees_or_regressions_is_said(planted, learner, monkeypatch, tmp_path):
+    """Whatever time there is for the weights; and nothing of it is taken up by a later run that has the time."""
+    train, valid = planted.subset(np.arange(2000)), planted.subset(np.arange(2000, 4000))
+    grid = {"sd": [1.0]}
+    with monkeypatch.context() as late:
+        late.setattr(Learner, "_structure_deadline", lambda self: time.monotonic() - 1)
         with pytest.warns(Unconverged):
-            assert learner.fit(planted).fit_.stopped_by == "time"
+            assert clone(learner).set_params(time_budget=np.float64(60)).fit(planted).fit_.stopped_by == "time"
+        assert not tune(clone(learner).set_params(time_budget=60), grid, train, valid, ledger=tmp_path / "a").complete
+    again, fresh = (tune(learner, grid, train, valid, ledger=tmp_path / name) for name in "ab")
+    assert again.complete
+    assert again.features == fresh.features
+
+
+@pytest.mark.parametrize("learner", [DTSL(), L1(), DTL1(), DTBLM(), BUSL(), GSSL(n_generated=2000)])
+def test_a_finished_ledger_gives_back_the_whole_learner(planted, learner, tmp_path):
+    train, valid = planted.subset(np.arange(2000)), planted.subset(np.arange(2000, 4000))
+    grid = {"sd": [1.0]}
+    first = tune(learner, grid, train, valid, ledger=tmp_path / "a").learner
+    late = clone(learner).set_params(time_budget=1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Unconverged)
+        again = tune(late, grid, train, valid, ledger=tmp_path / "a")
+    assert again.learner.network_.features == again.features == first.network_.features
+    assert {*vars(again.learner)} == {*vars(first)}
+
+
+def test_a_tuned_learner_has_the_attributes_of_a_fitted_one(planted):
+    for grid in ({"C": [0.5, 0.05]}, {"C": ["ebic"]}):
+        tuned = tune(L1(), grid, planted, planted).learner
+        fitted = clone(tuned).fit(planted)
+        assert hasattr(tuned, "path_") == hasattr(fitted, "path_")
+        if hasattr(fitted, "path_"):
+            assert tuned.path_.penalties == fitted.path_.penalties
+        assert (tuned.picked_ == fitted.picked_).all()
+
+
+@pytest.mark.parametrize("learner", [DTSL(threads=-1), L1(threads=0), DTL1(threads=-3)])
+def test_no_threads_are_an_error(planted, learner):
+    with pytest.raises(ParameterError, match="threads"):
+        learner.fit(planted)
+    with pytest.raises(ParameterError, match="threads"):
+        tune(learner, {"sd": [1.0]}, planted)
 
 
 def test_pieces_of_work_make_the_same_trees(planted):

@@ -121,7 +121,8 @@ class Dataset:
         """The weight of the rows in which each literal is true."""
         table = self.distinct
         states = enumerate(self.domain.n_states.tolist())
-        return np.concatenate([np.bincount(table.codes[:, v], weights=table.weights, minlength=n) for v, n in states])
+        counts = [np.bincount(table.codes[:, v], weights=table.weights, minlength=n) for v, n in states]
+        return np.concatenate([np.zeros(0), *counts])
 
     def pair_counts(self) -> Array:
         """The weight of the rows in which two literals are both true, for all pairs: ``[n_literals][n_literals]``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, NamedTuple
@@ -20,7 +21,7 @@ from undirected.network.network import MEMORY
 from undirected.structure.della_pietra import check_length
 from undirected.structure.greedy import Candidate, grow
 from undirected.structure.learner import Grid, tell
-from undirected.structure.search import Feature, Search
+from undirected.structure.search import Feature, Search, Stopped
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner
 
 LEAST_EXPECTED, ENOUGH_SEEN = 1.0, 5.0  # a cell with fewer rows expected and fewer seen says nothing
@@ -159,12 +160,20 @@ def blankets(
     tests = Independence(data)
     n = len(data.domain)
     found: list[list[int]] = []
+    ended = threading.Event()
+
+    def asked() -> None:
+        if ended.is_set():
+            raise Stopped("interrupt")
+        check()
+
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for own in pool.map(lambda v: _blanket(tests, v, level, check), range(n)):
+            for own in pool.map(lambda v: _blanket(tests, v, level, asked), range(n)):
                 found.append(own)
                 tell(progress, "blankets", len(found), n)
         except BaseException:
+            ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return found

@@ -14,7 +14,7 @@ from undirected.network.network import MEMORY
 from undirected.structure.blm import NEAREST, bottom_up, check_generalising
 from undirected.structure.dtsl import DTSL
 from undirected.structure.learner import WEIGHT_SETTINGS, Grid, LedgerPath, Proposal
-from undirected.structure.search import Feature, Search
+from undirected.structure.search import Feature, Search, Stopped
 from undirected.structure.search_learner import SearchLearner
 from undirected.weights.tuning import search, settings_of
 
@@ -108,13 +108,16 @@ class DTBLM(SearchLearner):
 
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
         waiting = self.start == "waiting"
-        bottom_up(search, state, lambda: self._initial_features(search.data), waiting, self.nearest, self.distance, self.power)
+        bottom_up(search, state, lambda: self._initial_features(search), waiting, self.nearest, self.distance, self.power)
 
-    def _initial_features(self, data: Dataset) -> Iterable[Feature]:
+    def _initial_features(self, search: Search) -> Iterable[Feature]:
         trees = self._trees()
-        features = trees.propose(data)
-        self._cut = trees._cut
-        return features.subset(features.lengths > 1)
+        features = trees.propose(search.data)
+        features = features.subset(features.lengths > 1)
+        if trees._cut is not None:  # a search from here is not the one that was asked for
+            search.begin(features)
+            raise Stopped(trees._cut)
+        return features
 
     def _trees(self) -> DTSL:
         return DTSL(**{name: value for name, value in self.get_params().items() if name in DTSL._get_param_names()})

@@ -101,6 +101,7 @@ class DTL1(Learner):
         Where several ``kappa`` are equally good for the trees, the features of each are joined in turn. What `DTSL` and `L1` have
         in the ledger is not done again; the seconds count all their work, weights included.
         """
+        began = time.monotonic()
         parts: dict[type[Learner], Search] = {}
         for kind in (DTSL, L1):
             part = self._part(kind)
@@ -113,9 +114,19 @@ class DTL1(Learner):
         seconds, complete = sum(found.seconds for found in parts.values()), all(found.complete for found in parts.values())
         for row in sorted(best.values(), key=lambda row: -row["valid_pll"]):
             trees = _structural(row)
-            features = parts[DTSL].features if row is parts[DTSL].best else self._part(DTSL).set_params(**trees).propose(data)
+            if row is parts[DTSL].best:
+                features = parts[DTSL].features
+            else:
+                part = self._part(DTSL).set_params(**trees)
+                if self.time_budget is not None:
+                    part.time_budget = max(0.0, self.time_budget - (time.monotonic() - began))
+                features = part.propose(data)
+                complete = complete and part._cut is None
             yield Proposal({**trees, **pairs}, features.union(parts[L1].features), seconds, complete, found={})
             seconds = 0.0
+
+    def recall(self, data: Dataset, ledger: LedgerPath) -> dict[str, Any]:
+        return {}
 
     def _part(self, kind: type[Learner]) -> Learner:
         return kind(**{name: value for name, value in self.get_params().items() if name in kind._get_param_names()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -117,19 +117,20 @@ class L1(Learner):
         self._check(cs, ways)
         deadline = self._structure_deadline()
         regressions = Nodewise(data, self.threads, self.memory, self.progress)
-        numbers = [c for c in cs if c != "ebic"]
-        self.path_ = path = regressions.path([1 / float(c) for c in numbers], self.tol, deadline)
+        path = regressions.path([1 / float(c) for c in cs if c != "ebic"], self.tol, deadline)
+        by_ebic = regressions.picked_by_ebic(self.gamma, self.tol, deadline) if "ebic" in cs else None
         for c in cs:
-            if c == "ebic":
-                self.picked_, finished = regressions.picked_by_ebic(self.gamma, self.tol, deadline)
+            found: dict[str, Any] = {}
+            if c == "ebic" and by_ebic is not None:
+                picked, finished = by_ebic
             elif 1 / float(c) in path.penalties:
-                self.picked_ = regressions.picked(path.weights[path.penalties.index(1 / float(c))])
-                finished = path.finished
+                found["path_"] = only = path.at(1 / float(c))
+                picked, finished = regressions.picked(only.weights[0]), path.finished
             else:
                 continue  # there was no time for it
             for way in ways:
-                features = edge_features(data.domain, join(self.picked_, way))
-                yield Proposal({"C": c, "consistency": way}, features, complete=finished, found=self.learned())
+                features = edge_features(data.domain, join(picked, way))
+                yield Proposal({"C": c, "consistency": way}, features, complete=finished, found={**found, "picked_": picked})
 
     def _check(self, cs: Sequence[Any], ways: Sequence[Any]) -> None:
         for c in cs:
@@ -153,6 +154,11 @@ class NodewisePath:
     weights: list[Array]
     violations: list[float]
     finished: bool = True
+
+    def at(self, penalty: float) -> NodewisePath:
+        """One penalty alone."""
+        k = self.penalties.index(penalty)
+        return replace(self, penalties=[penalty], weights=[self.weights[k]], violations=[self.violations[k]])
 
 
 class Nodewise:

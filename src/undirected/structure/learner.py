@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple, Self
@@ -20,11 +21,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from undirected.data.dataset import Dataset
 from undirected.data.raw import RawColumn, RawTable
 from undirected.data.readers import read_data
-from undirected.errors import DataError
+from undirected.errors import DataError, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY, MarkovNetwork
-from undirected.weights.fit import WeightFit, fit_weights
+from undirected.weights.fit import WeightFit, check_threads, fit_weights
 
 Grid = dict[str, list[Any]]
 LedgerPath = str | os.PathLike[str] | None
@@ -139,6 +140,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             too, and does not search again.
         """
         began = time.monotonic()
+        check_threads(self.threads)
         data = self._training_table(X, sample_weight)
         data.require_complete("learning")
         if not data.total_weight > 0:
@@ -152,6 +154,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         if self._cut is not None and self.fit_.converged:  # an early stop, however well the weights came out
             self.fit_.stopped_by = self._cut
+            warnings.warn(f"the features are not all there: stopped by {self._cut}", Unconverged, stacklevel=2)
         self.network_ = self._kept(self.fit_)
         self.domain_ = data.domain
         return self
@@ -159,6 +162,12 @@ class Learner(BaseEstimator):  # type: ignore[misc]
     def learned(self) -> dict[str, Any]:
         """What `propose` has learned beside features, by attribute."""
         return {name: value for name, value in vars(self).items() if name.endswith("_") and name not in FITTED}
+
+    def recall(self, data: Dataset, ledger: LedgerPath) -> dict[str, Any]:
+        """What `propose` learns beside features, by attribute, for a tuning that finds its features in a ledger."""
+        one: Self = clone(self).set_params(time_budget=None)
+        one.propose(data)
+        return one.learned()
 
     def adopt(self, X: Any, fit: WeightFit, learned: dict[str, Any]) -> Self:
         """Be fitted to a table with features and weights that were learned elsewhere, with this learner's settings."""
@@ -175,7 +184,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
 
     def _structure_deadline(self) -> float | None:
         """By when a learner that does not move from network to network should have its features: the weights need time, too."""
-        return None if self.time_budget is None else time.monotonic() + self.time_budget / 2
+        return None if self.time_budget is None else time.monotonic() + float(self.time_budget) / 2
 
     def _kept(self, fit: WeightFit) -> MarkovNetwork:
         """The network; pruning leaves out zero weights, but never an atomic feature."""

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -77,6 +77,14 @@ class SearchLearner(Learner):
             return start.features, start.weights
         return _canonical(self._run(data, self.checkpoint, self.time_budget))
 
+    def recall(self, data: Dataset, ledger: LedgerPath) -> dict[str, Any]:
+        kept = _kept_beside(ledger, self._owner(data))
+        if kept is None or not kept.exists():
+            return {}
+        one: Self = clone(self)
+        one._run(data, kept, None)
+        return one.learned()
+
     def kept(self) -> dict[str, Any]:
         """What a subclass has found beside the network, for the checkpoint of a finished search."""
         return {}
@@ -135,8 +143,8 @@ class SearchLearner(Learner):
         for values in itertools.product(*structural.values()):
             settings = dict(zip(structural, values, strict=True))
             left = None if self.time_budget is None else max(0.0, self.time_budget - (time.monotonic() - began))
-            one = clone(self).set_params(**settings)
-            settings.setdefault("search_sd", one.sd if one.search_sd is None else one.search_sd)
+            settings.setdefault("search_sd", self.sd if self.search_sd is None else self.search_sd)
+            one = clone(self).set_params(**settings, time_budget=left)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Unconverged)  # told by the proposal
                 search = one._run(data, _kept_beside(ledger, one._owner(data)), left, common)

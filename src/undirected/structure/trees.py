@@ -228,7 +228,7 @@ def grow_trees(
         nonlocal finished
         tell(progress, "trees", done, len(targets))
         finished = deadline is None or time.monotonic() < deadline
-        return finished
+        return bool(finished)
 
     args = (targets, float(min_rows), -float(np.log(kappa)), threads or default_threads(), go_on)
     nodes: tuple[Array, Array, Array, Array, Array, Array, Array] = backend().module.grow_trees(*_table(table), *args)

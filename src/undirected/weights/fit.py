@@ -155,8 +155,7 @@ def fit_path(
         check_penalties(l1, sd, tol)
     if solver not in SOLVERS:
         raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
-    if threads is not None and not 1 <= threads <= 4096:
-        raise ParameterError(f"threads={threads}: between 1 and 4,096 are possible")
+    check_threads(threads)
     began = time.monotonic()
     deadline = None if time_budget is None else began + time_budget
     data = read_data(data, domain=features.domain)
@@ -235,6 +234,11 @@ def _solve_plain(
         return loss + 0.5 * ridge * float(w @ w), gradient + ridge * w
 
     return quasi_newton(smooth, start, l1, 6, tol, objective.total_weight, max_iterations, progress, deadline)
+
+
+def check_threads(threads: int | None) -> None:
+    if threads is not None and not 1 <= threads <= 4096:
+        raise ParameterError(f"threads={threads}: between 1 and 4,096 are possible")
 
 
 def check_penalties(l1: float, sd: float, tol: float) -> None:

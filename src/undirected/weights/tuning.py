@@ -20,7 +20,7 @@ from undirected.errors import ParameterError, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
-from undirected.weights.fit import WeightFit, fit_path
+from undirected.weights.fit import WeightFit, check_threads, fit_path
 from undirected.weights.ledger import Ledger, Rows, digest
 from undirected.weights.solver import GiveUp
 
@@ -151,12 +151,9 @@ def tune(
     row, fit = settle(learner, found, train, valid, refine)
     settings = settings_of(row)
     fitted = type(learner)(**{**learner.get_params(), **settings})
-    if found.found is None:
-        fitted.fit(train, start=fit)
-    else:
-        fitted.adopt(train, fit, found.found)
-        if not fit.converged:
-            warnings.warn(f"the best weights were stopped by {fit.stopped_by}, violation {fit.violation:.2g}", Unconverged, stacklevel=2)
+    fitted.adopt(train, fit, fitted.recall(train, ledger) if found.found is None else found.found)
+    if not fit.converged:
+        warnings.warn(f"the best weights were stopped by {fit.stopped_by}, violation {fit.violation:.2g}", Unconverged, stacklevel=2)
     return Tuned(fitted, settings, row["valid_pll"], found.rows, found.features, fit, found.complete)
 
 
@@ -171,6 +168,7 @@ def search(
 ) -> Search:
     """A row per setting, with weights at the search's tolerance; see `tune`."""
     chosen = check_grid(learner, grid)
+    check_threads(learner.threads)
     tol = max(learner.tol, min(LOOSE, 1 / train.total_weight) if search_tol is None else search_tol)
     book = None if ledger is None else Ledger(Path(ledger), _owner(learner, chosen, train, valid, tol, search_tol))
     finished = None if book is None else book.finished(train.domain)
@@ -194,7 +192,7 @@ def search(
             complete = False
             break
         candidates = proposal.features.union(atoms)
-        found = None if book is None else book.find(proposal.settings)
+        found = book.find(proposal.settings) if book is not None and proposal.complete else None
         if found is None:
             same = weighed.get(_fingerprint(candidates))
             if same is not None:  # another setting gave these features
