@@ -648,3 +648,18 @@ def test_published_tree_features_reach_the_figure_of_another_program(spec_folder
     network = fit_weights(features, read_data("nltcs"), 1.0, 0.5).network()
     found = cmll(network, "nltcs:test", split="every")
     assert found.value == pytest.approx(-4.999, abs=0.08)
+
+
+def test_impossible_evidence_in_one_part_is_told_while_another_is_too_dense():
+    """v0 forbids v1, v2 needs it; beside them 60 variables all joined with each other."""
+    domain = Domain.from_sizes([2] * 63)
+    rules = [(1, 3), (2, 5)]
+    dense = [(2 * i + 1, 2 * j + 1) for i in range(3, 63) for j in range(i + 1, 63)]
+    features = FeatureSet.from_lists([*map(list, rules), *map(list, dense)], domain)
+    weights = [-np.inf if tuple(f) in rules else 0.1 for f in features]
+    network = MarkovNetwork(features, weights)
+    evidence = {domain.names[0]: "1", domain.names[2]: "1"}
+    for asked in (network.query, lambda given: network.sample(2, given), network.log_partition, network.map_state):
+        with pytest.raises(ImpossibleEvidence, match="drop part"):
+            asked(evidence)
+    assert network.sample(2, {domain.names[0]: "1"}, sweeps=5).codes[:, 1].tolist() == [0, 0]

@@ -16,6 +16,7 @@ from undirected.network.network import MEMORY
 if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork
 
+IMPOSSIBLE = "no state meets the evidence and all features of infinite weight; drop part of the evidence"
 CELL_BYTES = 16  # a table cell, and its part in messages and scratch
 TRIES = 6  # elimination orders looked at
 CELLS_PER_SECOND = 2e7  # of elimination, roughly
@@ -108,14 +109,30 @@ class Problem:
     def check_feasible(self, max_cells: float = 1 << 20) -> None:
         """Raises if no state meets the evidence and all infinite weights, as far as that can be told cheaply."""
         if np.isfinite(self.hard):
-            best = float(self.model.maximise(self.evidence, min(max_cells, self.max_cells), 2, self.seed, 1)[1][0])
-            if np.isfinite(best):
-                self.check_possible(best + self.constant)
+            states, _ = self.model.maximise(self.evidence, min(max_cells, self.max_cells), 2, self.seed, 1)
+            if self._breaks(np.asarray(states[0])):
+                raise ImpossibleEvidence(IMPOSSIBLE)
+
+    def _breaks(self, states: Array) -> bool:
+        """Whether a feature of infinite weight is broken, whatever the variables that are not known (-1) may be. Best states break one
+        only if they have to."""
+        network, domain = self.network, self.domain
+        hard = np.isinf(network.weights) & (network.features.lengths > 0)
+        if not hard.any():
+            return False
+        features = network.features.subset(hard)
+        literal = features.literals % domain.n_literals
+        variable = domain.literal_variable[literal]
+        known = states[variable] >= 0
+        holds = (states[variable] == literal - domain.base[variable]) == (features.literals < domain.n_literals)
+        false = np.logical_or.reduceat(known & ~holds, features.start[:-1])
+        true = np.logical_and.reduceat(known & holds, features.start[:-1])
+        return bool(np.where(network.weights[hard] > 0, false, true).any())
 
     def check_possible(self, log_z: float) -> None:
         """Raises if no state meets the evidence and all infinite weights."""
         if np.isfinite(self.hard) and log_z < -self.hard / 2:
-            raise ImpossibleEvidence("no state meets the evidence and all features of infinite weight; drop part of the evidence")
+            raise ImpossibleEvidence(IMPOSSIBLE)
 
     def under(self, allowed: Array, seed: int | None = None) -> Problem:
         """The same network under other evidence; likelihoods stay."""

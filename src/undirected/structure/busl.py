@@ -32,7 +32,8 @@ class BUSL(SearchLearner):
 
     Blankets are grown and shrunk by chi-square tests on the table. Two variables are joined where either is in the other's
     blanket. Candidates are the conjunctions of non-reference states within each maximal clique; the best enters, again and
-    again, while the score rises.
+    again, while the score rises. Blankets take seconds for a hundred variables, an hour for 1,500 on 300,000 rows; if the time
+    budget ends among them, the network has atomic features only.
 
     Parameters
     ----------
