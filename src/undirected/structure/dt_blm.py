@@ -136,9 +136,7 @@ class DTBLM(SearchLearner):
         if chosen and best["kappa"][0] * LARGER <= 1:
             best["kappa"].append(best["kappa"][0] * LARGER)
         seconds = found.seconds
-        rest = clone(self)
-        if self.time_budget is not None:  # what a ledger has saved is left for the searches
-            rest.set_params(time_budget=max(0.0, self.time_budget - (time.monotonic() - began)))
+        rest = clone(self).set_params(time_budget=self._left(began))  # what a ledger has saved is left for the searches
         for proposal in SearchLearner.proposals(rest, data, valid, {**grid, **best}, ledger, search_tol):
             spent = None if proposal.seconds is None else proposal.seconds + seconds
             yield proposal._replace(seconds=spent, complete=proposal.complete and found.complete)

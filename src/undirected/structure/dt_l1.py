@@ -87,8 +87,7 @@ class DTL1(Learner):
         began = time.monotonic()
         trees, pairs = self._part(DTSL), self._part(L1)
         features = trees.propose(data)
-        if self.time_budget is not None:
-            pairs.time_budget = max(0.0, self.time_budget - (time.monotonic() - began))
+        pairs.time_budget = self._left(began)
         features = features.union(pairs.propose(data))
         self._cut = trees._cut or pairs._cut
         return features
@@ -117,9 +116,7 @@ class DTL1(Learner):
             if row is parts[DTSL].best:
                 features = parts[DTSL].features
             else:
-                part = self._part(DTSL).set_params(**trees)
-                if self.time_budget is not None:
-                    part.time_budget = max(0.0, self.time_budget - (time.monotonic() - began))
+                part = self._part(DTSL).set_params(**trees, time_budget=self._left(began))
                 features = part.propose(data)
                 complete = complete and part._cut is None
             yield Proposal({**trees, **pairs}, features.union(parts[L1].features), seconds, complete, found={})

@@ -147,7 +147,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{data.source}: no row has a weight above zero")
         self._cut = None
         features, weights = self._proposed(data, start)
-        left = None if self.time_budget is None else max(0.0, self.time_budget - (time.monotonic() - began))
+        left = self._left(began)
         self.fit_ = fit_weights(
             features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
             start=weights, time_budget=left, progress=self.progress,
@@ -181,6 +181,10 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """The features to weigh, and weights to start from."""
         features = self.propose(data).union(FeatureSet.atomic(data.domain))
         return features, None if start is None else start.weights_for(features)
+
+    def _left(self, began: float) -> float | None:
+        """Of the time budget, for work that began at that moment."""
+        return None if self.time_budget is None else max(0.0, float(self.time_budget) - (time.monotonic() - began))
 
     def _structure_deadline(self) -> float | None:
         """By when a learner that does not move from network to network should have its features: the weights need time, too."""

@@ -142,7 +142,7 @@ class SearchLearner(Learner):
         common: dict[Any, Any] = {}
         for values in itertools.product(*structural.values()):
             settings = dict(zip(structural, values, strict=True))
-            left = None if self.time_budget is None else max(0.0, self.time_budget - (time.monotonic() - began))
+            left = self._left(began)
             settings.setdefault("search_sd", self.sd if self.search_sd is None else self.search_sd)
             one = clone(self).set_params(**settings, time_budget=left)
             with warnings.catch_warnings():
