@@ -43,7 +43,7 @@ def gains(names, seconds=5.0):
         took = []
         while sum(took) < seconds:
             began = time.perf_counter()
-            ours = search.kernel.gains(flat.start, flat.literals, *none, 0.0, search.ridge, 0.0, True, 1)[1]
+            ours = search.kernel.gains(flat.start, flat.literals, *none, 0.0, 0.0, search.ridge, search.price, True, 1)[1]
             took.append(time.perf_counter() - began)
         rival = Rival(search)
         theirs, began = [], time.perf_counter()

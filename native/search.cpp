@@ -17,7 +17,7 @@ namespace {
 
 constexpr double FARTHEST = 30;  // weights stay within, where neither prior nor data hold them back
 constexpr int NEWTON_STEPS = 60;
-constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128, JOINS_A_TASK = 64;
+constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128, JOINS_A_SIDE = 32;
 
 double log_sum(const double* from, std::int64_t stride, std::int32_t n) {
     double high = from[0];
@@ -151,6 +151,7 @@ void Search::apply(const std::int32_t* literals, std::int64_t n, double by, std:
 
 void Search::load(const Features& features, const double* weights, int n_threads) {
     std::fill(logits_.begin(), logits_.end(), 0.0);
+    worst_of_.clear();
     const std::int64_t n_tasks = (n_words_ + WORDS_A_TASK - 1) / WORDS_A_TASK;
     parallel_for(n_tasks, n_threads, [&](std::int64_t task) {
         Spot spot;
@@ -163,6 +164,7 @@ void Search::load(const Features& features, const double* weights, int n_threads
 
 void Search::change(const std::int32_t* literals, std::int64_t n, double by) {
     Spot spot;
+    worst_of_.clear();
     apply(literals, n, by, 0, n_words_, spot);
 }
 
@@ -280,8 +282,8 @@ double Search::gain_at(const Entries& entries, double weight, double l1, double 
     return out;
 }
 
-Gains Search::gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double l1,
-                    double ridge, double alpha, bool all, int n_threads) const {
+Gains Search::gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double min_rows,
+                    double l1, double ridge, const double* price, bool all, int n_threads) const {
     Gains out;
     out.weight.resize(candidates.n);
     out.gain.resize(candidates.n);
@@ -299,7 +301,7 @@ Gains Search::gains(const Features& candidates, const std::int32_t* owner, const
     const auto present = [&](std::int64_t o, Spot& spot, Entries& entries) {
         find(literals_of(owners, o), length_of(owners, o), 0, n_words_, spot);
         gather(literals_of(owners, o), spot, &spot, owner_weight[o], entries);
-        out.present[o] = gain_at(entries, owner_weight[o], l1, ridge) - alpha * double(length_of(owners, o));
+        out.present[o] = gain_at(entries, owner_weight[o], l1, ridge) - price[length_of(owners, o)];
     };
     parallel_for(n_tasks, n_threads, [&](std::int64_t t) {
         thread_local Spot mine, spot;
@@ -309,11 +311,15 @@ Gains Search::gains(const Features& candidates, const std::int32_t* owner, const
         const double rival = o >= 0 ? std::max(0.0, out.present[o]) : 0.0;  // what stays without a candidate
         for (std::int64_t c = task[t]; c < task[t + 1]; ++c) {
             find(literals_of(candidates, c), length_of(candidates, c), 0, n_words_, spot);
+            if (min_rows > 0 && matched_weight(spot) < min_rows) {
+                out.gain[c] = -std::numeric_limits<double>::infinity();
+                continue;
+            }
             gather(literals_of(candidates, c), spot, o >= 0 ? &mine : nullptr, o >= 0 ? owner_weight[o] : 0.0, entries);
-            const double price = alpha * double(length_of(candidates, c));
-            const double w = best_weight(entries, l1, ridge, all ? -std::numeric_limits<double>::infinity() : price + rival);
+            const double own = price[length_of(candidates, c)];
+            const double w = best_weight(entries, l1, ridge, all ? -std::numeric_limits<double>::infinity() : own + rival);
             out.weight[c] = std::isnan(w) ? 0.0 : w;
-            out.gain[c] = std::isnan(w) ? -std::numeric_limits<double>::infinity() : gain_at(entries, w, l1, ridge) - price;
+            out.gain[c] = std::isnan(w) ? -std::numeric_limits<double>::infinity() : gain_at(entries, w, l1, ridge) - own;
         }
     });
     parallel_for(owners.n, n_threads, [&](std::int64_t o) {
@@ -335,22 +341,65 @@ double Search::matched_weight(const Spot& spot) const {
     return sum;
 }
 
-Joined Search::join(const Features& features, std::int64_t first, std::int64_t most, double min_rows, double l1, double ridge, double alpha, int n_threads) const {
-    std::vector<std::pair<std::int64_t, std::int64_t>> tasks;  // a feature, and the first of those it is joined with
-    for (std::int64_t j = first; j < features.n; ++j)
-        for (std::int64_t i = 0; i < j; i += JOINS_A_TASK) tasks.emplace_back(j, i);
+// The most that a literal of `used` costs each row, false ones in the first list and true ones in the second, times the row's weight.
+void Search::find_worst(const std::vector<std::uint8_t>& used, int n_threads) {
+    if (worst_of_ == used) return;
+    for (auto& worst : worst_) worst.assign(stride_, 0.0);
+    parallel_for(n_words_, n_threads, [&](std::int64_t w) {
+        double high[2][64];
+        for (auto& values : high) std::fill_n(values, 64, -std::numeric_limits<double>::infinity());
+        for (std::int32_t literal = 0; literal < n_literals_; ++literal) {
+            if (!used[literal]) continue;
+            const Part part{literal_variable_[literal], 0, 1};
+            const auto states = allowed(part, &literal);
+            const std::uint64_t held = columns_[literal * n_words_ + w];
+            for_bits(everywhere_[w], w * 64, [&](std::int64_t r) {
+                const bool is = held >> (r & 63) & 1;
+                const double q = odds(part, states, r);
+                high[is][r & 63] = std::max(high[is][r & 63], is ? -q : q);
+            });
+        }
+        for (int is = 0; is < 2; ++is)
+            for_bits(everywhere_[w], w * 64, [&](std::int64_t r) { worst_[is][r] = row_weight_[r] * softplus(high[is][r & 63]); });
+    });
+    worst_of_ = used;
+}
+
+// Whether a conjunction of `length` literals could gain as much as `least`. A weight above zero can win back what the rows that match it cost, one
+// below zero what those cost that fail in one variable: rows that match one of the two and nearly match the other, or, if the two share literals,
+// nearly match both.
+bool Search::may_gain(const std::uint64_t* a, const std::uint64_t* b, bool shared, std::int64_t length, double least) const {
+    const std::uint64_t *near_a = a + n_words_, *near_b = b + n_words_;
+    double match = 0, near = 0;
+    for (std::int64_t w = 0; w < n_words_; ++w) {
+        const std::uint64_t one = (a[w] & near_b[w]) | (near_a[w] & b[w]) | (shared ? near_a[w] & near_b[w] : 0);
+        for_bits(a[w] & b[w], w * 64, [&](std::int64_t r) { match += worst_[1][r]; });
+        for_bits(one, w * 64, [&](std::int64_t r) { near += worst_[0][r]; });
+        if (match * double(length) >= least || near >= least) return true;
+    }
+    return false;
+}
+
+Joined Search::join(const Features& features, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1, double ridge,
+                    const double* price, int n_threads) {
+    std::vector<std::uint8_t> used(n_literals_, 0);
+    for (std::int64_t k = 0; k < features.start[features.n]; ++k) used[features.literals[k]] = 1;
+    find_worst(used, n_threads);
+    std::vector<std::pair<std::int64_t, std::int64_t>> tasks;  // the first of some features, and of those they are joined with
+    for (std::int64_t j = first; j < last; j += JOINS_A_SIDE)
+        for (std::int64_t i = 0; i < std::min(last, j + JOINS_A_SIDE); i += JOINS_A_SIDE) tasks.emplace_back(j, i);
     std::vector<Joined> found(tasks.size());
     // One after the other, in order; false where a variable would have to be in two states, or one adds less than two literals.
-    const auto united = [&](std::int64_t i, std::int64_t j, std::vector<std::int32_t>& both) {
+    const auto united = [&](std::int64_t i, std::int64_t j, std::vector<std::int32_t>& both, std::int64_t& shared) {
         const std::int32_t *a = features.literals + features.start[i], *a_end = features.literals + features.start[i + 1];
         const std::int32_t *b = features.literals + features.start[j], *b_end = features.literals + features.start[j + 1];
-        std::int64_t shared = 0;
+        shared = 0;
         const std::int64_t alone = std::min(a_end - a, b_end - b);
         both.clear();
         while (a < a_end || b < b_end) {
             const bool same = a < a_end && b < b_end && *a == *b, from_a = b == b_end || (a < a_end && *a <= *b);
             const std::int32_t next = from_a ? *a : *b;
-            if (!both.empty() && literal_variable_[both.back() % n_literals_] == literal_variable_[next % n_literals_]) return false;
+            if (!both.empty() && literal_variable_[both.back()] == literal_variable_[next]) return false;
             both.push_back(next);
             shared += same;
             a += from_a;
@@ -362,24 +411,37 @@ Joined Search::join(const Features& features, std::int64_t first, std::int64_t m
         thread_local Spot spot;
         thread_local Entries entries;
         thread_local std::vector<std::int32_t> both;
+        thread_local std::vector<std::uint64_t> where[2];  // of each feature of the two sides: rows that match, rows that nearly do
         Joined& mine = found[t];
-        const auto [j, from] = tasks[t];
-        for (std::int64_t i = from; i < std::min(j, from + JOINS_A_TASK); ++i) {
-            if (!united(i, j, both)) continue;
-            find(both.data(), std::int64_t(both.size()), 0, n_words_, spot);
-            if (min_rows > 0 && matched_weight(spot) < min_rows) continue;
-            ++mine.n_scored;
-            gather(both.data(), spot, nullptr, 0.0, entries);
-            const double price = alpha * double(both.size());
-            const double w = best_weight(entries, l1, ridge, price);
-            if (std::isnan(w)) continue;
-            const double gain = gain_at(entries, w, l1, ridge) - price;
-            if (gain <= 0) continue;
-            mine.literals.insert(mine.literals.end(), both.begin(), both.end());
-            mine.start.push_back(std::int64_t(mine.literals.size()));
-            mine.weight.push_back(w);
-            mine.gain.push_back(gain);
+        const std::int64_t from[2] = {tasks[t].first, tasks[t].second}, to[2] = {std::min(last, from[0] + JOINS_A_SIDE), std::min(last, from[1] + JOINS_A_SIDE)};
+        for (int side = 0; side < 2; ++side) {
+            where[side].resize(JOINS_A_SIDE * 2 * n_words_);
+            for (std::int64_t j = from[side]; j < to[side]; ++j) {
+                find(features.literals + features.start[j], features.start[j + 1] - features.start[j], 0, n_words_, spot);
+                std::copy_n(spot.match.begin(), n_words_, where[side].begin() + (j - from[side]) * 2 * n_words_);
+                std::copy_n(spot.near.begin(), n_words_, where[side].begin() + ((j - from[side]) * 2 + 1) * n_words_);
+            }
         }
+        for (std::int64_t j = from[0]; j < to[0]; ++j)
+            for (std::int64_t i = from[1]; i < std::min(j, to[1]); ++i) {
+                std::int64_t shared;
+                if (!united(i, j, both, shared)) continue;
+                ++mine.n_scored;
+                const double own = price[both.size()];
+                const std::uint64_t *a = where[0].data() + (j - from[0]) * 2 * n_words_, *b = where[1].data() + (i - from[1]) * 2 * n_words_;
+                if (!may_gain(a, b, shared > 0, std::int64_t(both.size()), own)) continue;
+                find(both.data(), std::int64_t(both.size()), 0, n_words_, spot);
+                if (min_rows > 0 && matched_weight(spot) < min_rows) continue;
+                gather(both.data(), spot, nullptr, 0.0, entries);
+                const double w = best_weight(entries, l1, ridge, own);
+                if (std::isnan(w)) continue;
+                const double gain = gain_at(entries, w, l1, ridge) - own;
+                if (gain <= 0) continue;
+                mine.literals.insert(mine.literals.end(), both.begin(), both.end());
+                mine.start.push_back(std::int64_t(mine.literals.size()));
+                mine.weight.push_back(w);
+                mine.gain.push_back(gain);
+            }
     });
     Joined out;
     for (const Joined& mine : found) {

@@ -49,11 +49,11 @@ public:
     // Minus the pseudo-log-likelihood.
     double loss(int n_threads) const;
 
-    // The best weight and the gain (log-likelihood minus l1 |w| minus ridge w^2 / 2 minus alpha a literal) of every candidate. A
-    // candidate with an owner takes its place: it must be the owner with some variables left out. Unless `all` are wanted,
-    // those that can improve neither on the network as it is nor on dropping the owner get minus infinity.
-    Gains gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double l1, double ridge,
-                double alpha, bool all, int n_threads) const;
+    // The best weight and the gain (log-likelihood minus l1 |w| minus ridge w^2 / 2 minus `price` of its length) of every candidate. A
+    // candidate with an owner takes its place: it must be the owner with some variables left out. Those that match rows of less than this weight
+    // get minus infinity, and so, unless `all` are wanted, do those that can improve neither on the network as it is nor on dropping the owner.
+    Gains gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double min_rows, double l1,
+                double ridge, const double* price, bool all, int n_threads) const;
 
     // For each feature, what is left of it when it must also match its nearest k rows, for every k of `sizes` (rising); each
     // outcome of two variables or more once, the longest first. `together` holds the weight of the rows in which two literals
@@ -64,9 +64,10 @@ public:
     // of the rows that match the whole.
     Screened screen(const Features& features, const std::int32_t* extra, std::int64_t n_extra, int n_threads) const;
 
-    // The conjunctions, worth their price, of each feature from `first` on with each before it (positive literals): those of at most `most` literals in
-    // which each of the two has two or more that the other has not, and which match rows of at least this weight.
-    Joined join(const Features& features, std::int64_t first, std::int64_t most, double min_rows, double l1, double ridge, double alpha, int n_threads) const;
+    // The conjunctions, worth their price, of each feature from `first` to `last` with each before it (positive literals): those of at most `most`
+    // literals in which each of the two has two or more that the other has not, and which match rows of at least this weight.
+    Joined join(const Features& features, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1, double ridge,
+                const double* price, int n_threads);
 
 private:
     struct Part {  // a feature's literals on one variable
@@ -86,6 +87,8 @@ private:
     double best_weight(const Entries& entries, double l1, double ridge, double least) const;
     double gain_at(const Entries& entries, double weight, double l1, double ridge) const;
     double matched_weight(const Spot& spot) const;
+    void find_worst(const std::vector<std::uint8_t>& used, int n_threads);
+    bool may_gain(const std::uint64_t* a, const std::uint64_t* b, bool shared, std::int64_t length, double least) const;
     void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, Screened& out) const;
     void probabilities(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, double* out) const;
 
@@ -96,6 +99,8 @@ private:
     std::vector<std::uint64_t> columns_, everywhere_;
     std::vector<double> row_weight_, logits_;  // logits: [n_lanes][stride]
     std::vector<float> row_weight_single_;
+    std::vector<double> worst_[2];         // by row, of the literals in `worst_of_`, which is empty when the logits have changed
+    std::vector<std::uint8_t> worst_of_;
 };
 
 }  // namespace undirected

@@ -43,6 +43,13 @@ struct PySearch {
         for (std::size_t k = 0; k < literals.shape(0); ++k) expect(literals.data()[k] >= 0 && literals.data()[k] < limit, "literal out of range");
     }
 
+    // One for each length that a feature can have.
+    void check_prices(const In<double>& price, const Features& given) const {
+        const std::int64_t longest = search.n_literals();
+        expect(std::int64_t(price.shape(0)) == longest + 1, "one price per length");
+        for (std::int64_t j = 0; j < given.n; ++j) expect(given.start[j + 1] - given.start[j] <= longest, "a literal twice");
+    }
+
     void load(In<std::int64_t> start, In<std::int32_t> literals, In<double> weights, int n_threads) {
         const Features given = features(start, literals);
         expect(std::int64_t(weights.shape(0)) == given.n, "one weight per feature");
@@ -65,9 +72,11 @@ struct PySearch {
     }
 
     nb::object gains(In<std::int64_t> start, In<std::int32_t> literals, In<std::int32_t> owner, In<std::int64_t> owner_start, In<std::int32_t> owner_literals,
-                     In<double> owner_weight, double l1, double ridge, double alpha, bool all, int n_threads) const {
+                     In<double> owner_weight, double min_rows, double l1, double ridge, In<double> price, bool all, int n_threads) const {
         const Features candidates = features(start, literals), owners = features(owner_start, owner_literals);
         expect(std::int64_t(owner.shape(0)) == candidates.n && std::int64_t(owner_weight.shape(0)) == owners.n, "one owner per candidate, one weight per owner");
+        check_prices(price, candidates);
+        check_prices(price, owners);
         std::vector<std::uint8_t> seen(owners.n, 0);
         for (std::int64_t c = 0; c < candidates.n; ++c) {
             const std::int32_t o = owner.data()[c];
@@ -79,7 +88,7 @@ struct PySearch {
         Gains found;
         {
             nb::gil_scoped_release unlocked;
-            found = search.gains(candidates, owner.data(), owners, owner_weight.data(), l1, ridge, alpha, all, n_threads);
+            found = search.gains(candidates, owner.data(), owners, owner_weight.data(), min_rows, l1, ridge, price.data(), all, n_threads);
         }
         return nb::make_tuple(owned(std::move(found.weight)), owned(std::move(found.gain)), owned(std::move(found.present)));
     }
@@ -115,15 +124,16 @@ struct PySearch {
         return nb::make_tuple(owned(std::move(found.gradient), shape), owned(std::move(found.curvature), shape), owned(std::move(found.support), shape));
     }
 
-    nb::object join(In<std::int64_t> start, In<std::int32_t> literals, std::int64_t first, std::int64_t most, double min_rows, double l1, double ridge,
-                    double alpha, int n_threads) const {
+    nb::object join(In<std::int64_t> start, In<std::int32_t> literals, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1,
+                    double ridge, In<double> price, int n_threads) {
         const Features given = features(start, literals);
         check(literals, search.n_literals());
-        expect(first >= 0, "the first feature to be joined");
+        expect(first >= 0 && first <= last && last <= given.n, "which features to join");
+        check_prices(price, given);
         Joined found;
         {
             nb::gil_scoped_release unlocked;
-            found = search.join(given, first, most, min_rows, l1, ridge, alpha, n_threads);
+            found = search.join(given, first, last, most, min_rows, l1, ridge, price.data(), n_threads);
         }
         return nb::make_tuple(owned(std::move(found.start)), owned(std::move(found.literals)), owned(std::move(found.weight)), owned(std::move(found.gain)),
                               found.n_scored);
@@ -166,11 +176,11 @@ void bind_search(nb::module_& m) {
         .def("logits", &PySearch::logits)
         .def("loss", &PySearch::loss, nb::arg("threads"))
         .def("gains", &PySearch::gains, nb::arg("start"), nb::arg("literals"), nb::arg("owner"), nb::arg("owner_start"), nb::arg("owner_literals"),
-             nb::arg("owner_weight"), nb::arg("l1"), nb::arg("ridge"), nb::arg("alpha"), nb::arg("all"), nb::arg("threads"))
+             nb::arg("owner_weight"), nb::arg("min_rows"), nb::arg("l1"), nb::arg("ridge"), nb::arg("price"), nb::arg("all"), nb::arg("threads"))
         .def("generalise", &PySearch::generalise, nb::arg("start"), nb::arg("literals"), nb::arg("together").none(), nb::arg("power"), nb::arg("sizes"),
              nb::arg("threads"))
-        .def("join", &PySearch::join, nb::arg("start"), nb::arg("literals"), nb::arg("first"), nb::arg("most"), nb::arg("min_rows"), nb::arg("l1"),
-             nb::arg("ridge"), nb::arg("alpha"), nb::arg("threads"))
+        .def("join", &PySearch::join, nb::arg("start"), nb::arg("literals"), nb::arg("first"), nb::arg("last"), nb::arg("most"), nb::arg("min_rows"), nb::arg("l1"),
+             nb::arg("ridge"), nb::arg("price"), nb::arg("threads"))
         .def("screen", &PySearch::screen, nb::arg("start"), nb::arg("literals"), nb::arg("extra"), nb::arg("threads"));
     m.def(
         "combine",

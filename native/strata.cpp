@@ -14,6 +14,29 @@ std::vector<std::int64_t> by_stratum(const std::int32_t* stratum, std::int64_t n
     return rows;
 }
 
+// Pearson's statistic of one table, `own.size()` cells a literal, and its degrees of freedom, less those of cells too rare to tell anything.
+std::pair<double, std::int64_t> chi_square(const double* cells, std::int64_t n_literals, const std::vector<double>& own, double total, double least_expected,
+                                           double enough_seen) {
+    const auto k = std::int64_t(own.size());
+    std::int64_t seen = 0, mute = 0;
+    double chi = 0;
+    for (const double* cell = cells; cell < cells + n_literals * k; cell += k) {
+        const double sum = std::accumulate(cell, cell + k, 0.0);
+        if (sum <= NOTHING) continue;
+        ++seen;
+        for (std::int64_t x = 0; x < k; ++x) {
+            if (own[x] <= NOTHING) continue;
+            const double expected = own[x] * sum / total;
+            if (expected < least_expected && cell[x] < enough_seen)
+                ++mute;
+            else
+                chi += (cell[x] - expected) * (cell[x] - expected) / expected;
+        }
+    }
+    const std::int64_t own_states = std::count_if(own.begin(), own.end(), [](double n) { return n > NOTHING; });
+    return {chi, (seen - 1) * (own_states - 1) - mute};
+}
+
 }  // namespace
 
 std::int32_t combine(const std::int32_t* a, std::int32_t n_a, const std::int32_t* b, std::int32_t n_b, std::int64_t n_rows, std::int32_t* out) {
@@ -52,7 +75,6 @@ Dependence Strata::test(const std::int32_t* stratum, std::int32_t n_strata, std:
         for (std::int64_t i = start[s]; i < start[s + 1]; ++i) own[state[rows[i]]] += t.row_weight[rows[i]];
         if (std::count_if(own.begin(), own.end(), [&](double n) { return n >= 2 * least_expected; }) < 2) continue;
         const double total = std::accumulate(own.begin(), own.end(), 0.0);
-        const std::int64_t own_states = std::count_if(own.begin(), own.end(), [](double n) { return n > NOTHING; });
         const auto add = [&](std::int64_t r, std::int32_t literal, std::int32_t v) {
             counts[std::int64_t(literal) * k + state[r]] += t.row_weight[r];
             if (!touched[v]) {
@@ -83,23 +105,7 @@ Dependence Strata::test(const std::int32_t* stratum, std::int32_t n_strata, std:
                     if (literal != common) rest -= counts[literal * k + x];
                 counts[common * k + x] = rest > NOTHING * std::max(1.0, own[x]) ? rest : 0.0;
             }
-            std::int64_t seen = 0, mute = 0;
-            double chi = 0;
-            for (std::int64_t literal = first; literal < last; ++literal) {
-                const double* cell = counts.data() + literal * k;
-                const double sum = std::accumulate(cell, cell + k, 0.0);
-                if (sum <= NOTHING) continue;
-                ++seen;
-                for (std::int32_t x = 0; x < k; ++x) {
-                    if (own[x] <= NOTHING) continue;
-                    const double expected = own[x] * sum / total;
-                    if (expected < least_expected && cell[x] < enough_seen)
-                        ++mute;
-                    else
-                        chi += (cell[x] - expected) * (cell[x] - expected) / expected;
-                }
-            }
-            const std::int64_t free = (seen - 1) * (own_states - 1) - mute;
+            const auto [chi, free] = chi_square(counts.data() + first * k, last - first, own, total, least_expected, enough_seen);
             if (free > 0) {
                 out.chi[place[v]] += chi;
                 out.free[place[v]] += free;

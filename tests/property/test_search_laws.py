@@ -16,12 +16,17 @@ from undirected.structure.search import Search
 BACKENDS = [backend().module, reference]
 
 
-def full_score(features, weights, data, alpha, l1, sd):
+def full_score(features, weights, data, prices, l1, sd):
     """The score of a network, from the objective of weight learning."""
     weights = np.asarray(weights, dtype=float)
     loss = PseudoLikelihood(features, data, 1).evaluate(weights)[0]
-    literals = int(features.lengths.sum())
-    return -loss - l1 * np.abs(weights).sum() - 0.5 * (weights**2).sum() / sd**2 - alpha * literals
+    alpha, surcharge = prices
+    price = sum(alpha * len(f) + surcharge * max(0, len(f) - 2) for f in features)
+    return -loss - l1 * np.abs(weights).sum() - 0.5 * (weights**2).sum() / sd**2 - price
+
+
+def by_length(domain, alpha, surcharge):
+    return np.array([alpha * n + surcharge * max(0, n - 2) for n in range(domain.n_literals + 1)])
 
 
 def loaded(module, network, table):
@@ -34,11 +39,15 @@ def loaded(module, network, table):
 class Moves(RuleBasedStateMachine):
     """Any sequence of adding, dropping, replacing and relearning."""
 
-    @initialize(data=st.data(), alpha=st.sampled_from([0.0, 0.5]), l1=st.sampled_from([0.0, 0.3]), sd=st.sampled_from([0.5, 2.0]))
-    def begin(self, data, alpha, l1, sd):
+    @initialize(
+        data=st.data(), prices=st.sampled_from([(0.0, 0.0), (0.5, 0.0), (0.2, 0.7)]), min_rows=st.sampled_from([0, 2]),
+        l1=st.sampled_from([0.0, 0.3]), sd=st.sampled_from([0.5, 2.0]),
+    )  # fmt: skip
+    def begin(self, data, prices, min_rows, l1, sd):
         domain = data.draw(domains())
         self.table = data.draw(tables(domain))
-        self.search = Search(self.table, alpha, l1, sd, threads=1)
+        self.prices = prices
+        self.search = Search(self.table, prices[0], l1, sd, surcharge=prices[1], min_rows=min_rows, threads=1)
         self.search.begin(data.draw(feature_sets(domain, most=3)))
         self.before = self.search.score
 
@@ -54,9 +63,11 @@ class Moves(RuleBasedStateMachine):
         weights, gains = self.search.gains(new)
         if len(new) and np.isfinite(gains).any():
             k = int(np.argmax(gains))
+            assert FeatureSet.from_normalised([new[k]], self.table.domain).support(self.table)[0] >= self.search.min_rows
             assert gains[k] == pytest.approx(self.change(None, new[k], weights[k]), abs=1e-7)
-            self.search.move(None, new[k], float(weights[k]), float(gains[k]))
-            assert self.search.score >= self.before
+            if gains[k] > 0:
+                self.search.move(None, new[k], float(weights[k]), float(gains[k]))
+                assert self.search.score >= self.before
 
     @precondition(lambda self: len(self.search.weights) > 0)
     @rule(data=st.data())
@@ -82,7 +93,7 @@ class Moves(RuleBasedStateMachine):
     def score(self, weights):
         features = FeatureSet.from_lists(weights, self.table.domain)
         assert [tuple(f) for f in features] == list(weights)
-        return full_score(features, list(weights.values()), self.table, self.search.alpha, self.search.l1, self.search.sd)
+        return full_score(features, list(weights.values()), self.table, self.prices, self.search.l1, self.search.sd)
 
     def change(self, feature, other, weight):
         after = {f: w for f, w in self.search.weights.items() if f != feature}
@@ -122,8 +133,9 @@ def test_the_two_kernels_agree(problem, data):
     free = list(data.draw(feature_sets(domain)))
     flat = FeatureSet.from_normalised([*candidates, *free], domain)
     owner = np.array([*owner, *[-1] * len(free)], dtype=np.int32)
-    l1, ridge, alpha = data.draw(st.sampled_from([(0.0, 1.0, 0.2), (0.4, 0.1, 0.0)]))
-    arguments = (flat.start, flat.literals, owner, owners.start, owners.literals, network.weights, l1, ridge, alpha)
+    l1, ridge, price = data.draw(st.sampled_from([(0.0, 1.0, by_length(domain, 0.2, 0.1)), (0.4, 0.1, by_length(domain, 0.0, 0.0))]))
+    min_rows = data.draw(st.sampled_from([0.0, 2.0]))
+    arguments = (flat.start, flat.literals, owner, owners.start, owners.literals, network.weights, min_rows, l1, ridge, price)
     for everything in (True, False):
         found = [kernel.gains(*arguments, everything, 2) for kernel in (native, plain)]
         both = np.isfinite(found[0][1]) & np.isfinite(found[1][1])
@@ -146,8 +158,8 @@ def test_the_two_kernels_agree(problem, data):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-@given(problem=problems(), data=st.data(), min_rows=st.sampled_from([0.0, 1.0]))
-def test_joins_are_those_of_a_double_loop(problem, data, min_rows):
+@given(problem=problems(), data=st.data(), min_rows=st.sampled_from([0.0, 1.0]), prices=st.sampled_from([(0.01, 0.0), (0.2, 0.5)]))
+def test_joins_are_those_of_a_double_loop(problem, data, min_rows, prices):
     """Every union of two features in which each adds two literals or more, that gains; scored like any other candidate."""
     network, table = problem
     domain = table.domain
@@ -162,17 +174,17 @@ def test_joins_are_those_of_a_double_loop(problem, data, min_rows):
             both = tuple(sorted({*one, *other}))
             apart = len({int(domain.literal_variable[x]) for x in both}) == len(both) <= 5
             if apart and min(len(both) - len(one), len(both) - len(other)) >= 2:
-                alone = FeatureSet.from_normalised([both], domain)
-                if alone.support(table)[0] >= min_rows:
-                    expected[both] = alone
+                expected[both] = FeatureSet.from_normalised([both], domain)
+    price = by_length(domain, *prices)
     kernels = [loaded(module, network, table) for module in BACKENDS]
     for kernel in kernels:
-        start, joined, _, gains, n_scored = kernel.join(flat.start, flat.literals, 0, 5, min_rows, 0.0, 1.0, 0.01, 2)
+        start, joined, _, gains, n_scored = kernel.join(flat.start, flat.literals, 0, len(features), 5, min_rows, 0.0, 1.0, price, 2)
         found = {tuple(joined[a:b].tolist()): gain for a, b, gain in zip(start[:-1], start[1:], gains, strict=True)}
         assert n_scored >= len(expected) >= len(found)
         nobody = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
         for both, alone in expected.items():
-            gain = kernels[1].gains(alone.start, alone.literals, np.array([-1], np.int32), *nobody, 0.0, 1.0, 0.01, True, 1)[1][0]
+            new = (alone.start, alone.literals, np.array([-1], np.int32))
+            gain = kernels[1].gains(*new, *nobody, 0.0, 0.0, 1.0, price, True, 1)[1][0] if alone.support(table)[0] >= min_rows else 0.0
             assert found.pop(both, 0.0) == pytest.approx(max(gain, 0.0), abs=1e-5)
         assert not found
 

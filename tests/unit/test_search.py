@@ -103,7 +103,7 @@ def test_gains_equal_brute_force(five):
     candidates = [tuple(sorted(c)) for c in candidates]
     weights, gains, _ = search.kernel.gains(
         *(lambda f: (f.start, f.literals))(FeatureSet.from_normalised(candidates, five.domain)), np.full(5, -1, np.int32),
-        np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), 0.0, 1.0, 1.0, True, 1,
+        np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), 0.0, 0.0, 1.0, search.price, True, 1,
     )  # fmt: skip
     expected = [by_brute_force(five, search.weights, c, 1.0) for c in candidates]
     np.testing.assert_allclose(gains, expected, atol=1e-5)
@@ -174,7 +174,7 @@ def test_features_are_joined_with_features_where_extensions_fail():
     data = datasets.exact_sample(MarkovNetwork(features, [1.0, 1.0, 2.5, -1.0, -1.0, -1.0, -1.0]), 5000, seed=1)
     search = Search(data, alpha=5.0, threads=1)
     search.begin([(A, B), (C, D)])
-    found = list(Conjunctions(search, None, 0)._joined(search))
+    found = list(Conjunctions(search, None)._joined(search))
     assert [c.feature for c in found] == [(A, B, C, D)]
     assert found[0].gain == pytest.approx(search.gains([(A, B, C, D)])[1][0], abs=1e-6)
 

@@ -11,8 +11,8 @@ from undirected.structure.names import learner_class
 
 # Options that belong to some learners only; without one the learner's own default counts.
 OWN = (
-    "n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "C", "consistency", "gamma", "alpha", "search_sd", "distance",
-    "start", "max_length", "test_level", "relearn_every", "checkpoint",
+    "n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "C", "consistency", "gamma", "alpha", "surcharge",
+    "search_sd", "distance", "start", "max_length", "test_level", "relearn_every", "checkpoint",
 )  # fmt: skip
 
 
@@ -52,7 +52,7 @@ learner_options = common.options(
     click.option(
         "--min-rows",
         type=click.FloatRange(0),
-        help="dtsl, dt+l1, dt-blm: rows that each side of a split needs (10). dp: rows that a feature matches (0).",
+        help="dtsl, dt+l1, dt-blm: rows that each side of a split needs (10). blm, dp: rows that a feature matches (0).",
     ),
     click.option("--C", "C", type=NumberOr("ebic"), help="l1, dt+l1: one over the penalty of the regressions (ebic)."),
     click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and)."),
@@ -60,6 +60,7 @@ learner_options = common.options(
     click.option(
         "--alpha", type=click.FloatRange(0), help="blm, dt-blm, dp, busl: price of a literal in the search's score (5; dt-blm: 0.5)."
     ),
+    click.option("--surcharge", type=click.FloatRange(0), help="dp: added to the price of each literal beyond a feature's second (0)."),
     click.option(
         "--search-sd",
         type=common.Deviation(),

@@ -101,16 +101,20 @@ class Search:
 
     def gains(
         self, start: Array, literals: Array, owner: Array, owner_start: Array, owner_literals: Array, owner_weight: Array,
-        l1: float, ridge: float, alpha: float, all: bool, threads: int,
+        min_rows: float, l1: float, ridge: float, price: Array, all: bool, threads: int,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         owners = [owner_literals[a:b] for a, b in zip(owner_start[:-1], owner_start[1:], strict=True)]
-        present = [_gain(self._entries(own, own, w), w, l1, ridge) - alpha * len(own) for own, w in zip(owners, owner_weight, strict=True)]
+        present = [_gain(self._entries(own, own, w), w, l1, ridge) - price[len(own)] for own, w in zip(owners, owner_weight, strict=True)]
         weight, gain = np.zeros(len(owner)), np.zeros(len(owner))
         for c, o in enumerate(owner):
             replaced = (None, 0.0) if o < 0 else (owners[o], owner_weight[o])
-            entries = self._entries(literals[start[c] : start[c + 1]], *replaced)
+            own = literals[start[c] : start[c + 1]]
+            if self._spot(self._parts(own))[0] @ self.row_weight < min_rows:
+                gain[c] = -np.inf
+                continue
+            entries = self._entries(own, *replaced)
             weight[c] = _best_weight(entries, l1, ridge)
-            gain[c] = _gain(entries, weight[c], l1, ridge) - alpha * (start[c + 1] - start[c])
+            gain[c] = _gain(entries, weight[c], l1, ridge) - price[len(own)]
             if not all and gain[c] < (0.0 if o < 0 else max(0.0, present[o])):
                 weight[c], gain[c] = 0.0, -np.inf
         return weight, gain, np.array(present)
@@ -164,23 +168,33 @@ class Search:
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), flat, np.array(owner, dtype=np.int32)
 
     def join(
-        self, start: Array, literals: Array, first: int, most: int, min_rows: float, l1: float, ridge: float, alpha: float, threads: int
+        self,
+        start: Array,
+        literals: Array,
+        first: int,
+        last: int,
+        most: int,
+        min_rows: float,
+        l1: float,
+        ridge: float,
+        price: Array,
+        threads: int,
     ) -> tuple[Array, Array, Array, Array, int]:
         features = [literals[a:b] for a, b in zip(start[:-1], start[1:], strict=True)]
         found: list[tuple[Array, float, float]] = []
         n_scored = 0
-        for j in range(first, len(features)):
+        for j in range(first, last):
             for other in features[:j]:
                 both = np.union1d(other, features[j])
                 distinct = len(np.unique(self.variable[both % len(self.variable)])) == len(both)
                 if not distinct or len(both) > most or len(both) - max(len(other), len(features[j])) < 2:
                     continue
+                n_scored += 1
                 if self._spot(self._parts(both))[0] @ self.row_weight < min_rows:
                     continue
-                n_scored += 1
                 entries = self._entries(both, None, 0.0)
                 weight = _best_weight(entries, l1, ridge)
-                gain = _gain(entries, weight, l1, ridge) - alpha * len(both)
+                gain = _gain(entries, weight, l1, ridge) - price[len(both)]
                 if gain > 0:
                     found.append((both, weight, gain))
         flat = np.concatenate([np.zeros(0, np.int32), *(both for both, _, _ in found)]).astype(np.int32)

@@ -15,7 +15,7 @@ from undirected.network.network import MEMORY
 from undirected.structure.gssl import INITIAL, initial_conjunctions
 from undirected.structure.learner import Grid
 from undirected.structure.search import LEAST, Feature, Search
-from undirected.structure.search_learner import SDS, SearchLearner
+from undirected.structure.search_learner import SDS, SearchLearner, check_rows
 
 NEAREST = (1, 2, 5, 10, 20, 25, 50, 100, 200)
 DISTANCES = ("gvdm", "hamming")
@@ -50,6 +50,8 @@ class BLM(SearchLearner):
         ``learned``: all are inside from the beginning, with weights learned, as in the paper.
     initial : {"auto", "all", "positive"}
         Rows as all literals, or only true ones (two states only); ``auto`` takes the shorter.
+    min_rows : float
+        Features that enter the network match at least so many rows; those of one or two tell rows apart, and little more.
     relearn_every : int or "auto"
         Moves after which all weights are learned anew; ``auto``: a tenth as many as there are features.
     checkpoint : path or None
@@ -90,7 +92,12 @@ class BLM(SearchLearner):
     True
     """
 
-    paper_grid: ClassVar[Grid] = {"search_sd": [0.3, 1.0, 0.1, 10.0], "alpha": [2.0, 1.0, 5.0, 0.5, 0.2, 10.0, 20.0], "sd": SDS}
+    paper_grid: ClassVar[Grid] = {
+        "search_sd": [0.3, 1.0, 0.1, 10.0],
+        "min_rows": [3, 0],
+        "alpha": [2.0, 1.0, 5.0, 0.5, 0.2, 10.0, 20.0],
+        "sd": SDS,
+    }
     quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [0.3], "sd": [0.3, 1.0]}
 
     def __init__(
@@ -102,6 +109,7 @@ class BLM(SearchLearner):
         power: int = 1,
         start: str = "waiting",
         initial: str = "auto",
+        min_rows: float = 0,
         relearn_every: int | str = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
         l1: float = 0.0,
@@ -123,6 +131,10 @@ class BLM(SearchLearner):
         self.power = power
         self.start = start
         self.initial = initial
+        self.min_rows = min_rows
+
+    def rules(self) -> dict[str, Any]:
+        return {"min_rows": self.min_rows}
 
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
         waiting = self.start == "waiting"
@@ -136,6 +148,7 @@ class BLM(SearchLearner):
     def _check(self) -> None:
         super()._check()
         check_generalising(self.nearest, self.distance, self.power, self.start)
+        check_rows(self.min_rows)
         if self.initial not in INITIAL:
             raise ParameterError(f"initial={self.initial!r} is not known; choose one of {', '.join(INITIAL)}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +14,10 @@ from undirected.network.network import MEMORY
 from undirected.structure.greedy import Candidate, grow
 from undirected.structure.learner import Grid
 from undirected.structure.search import Feature, Search
-from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner
+from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner, check_price, check_rows
 
 SCREENED = 256  # features extended in one call
-JOINED = 10_000  # pairs of features joined in one call
+JOINED = 4_000_000_000  # pairs of features joined in one call, times rows
 SLACK = 0.25  # a candidate is scored exactly if its quadratic gain is at least this part of its price
 
 
@@ -33,6 +32,9 @@ class DellaPietra(SearchLearner):
     ----------
     alpha : float
         Price of a literal in the score; the larger, the smaller the network.
+    surcharge : float
+        Added to the price of each literal beyond a feature's second. There are far more long conjunctions than there are pairs,
+        so that more of them look useful by chance.
     search_sd : float or None
         Standard deviation of the weights' prior during the search; None takes ``sd``.
     max_length : int or None
@@ -82,12 +84,19 @@ class DellaPietra(SearchLearner):
     """
 
     relearn_share: ClassVar[float] = 0.03
-    paper_grid: ClassVar[Grid] = {"search_sd": SEARCH_SDS, "alpha": ALPHAS, "sd": SDS}
+    paper_grid: ClassVar[Grid] = {
+        "search_sd": SEARCH_SDS,
+        "alpha": [*ALPHAS, 0.2],
+        "surcharge": [15.0, 0.0],
+        "l1": [0.0, 4.0],
+        "sd": SDS,
+    }
     quick_grid: ClassVar[Grid] = {"alpha": [2.0], "search_sd": [1.0], "sd": [0.3, 1.0]}
 
     def __init__(
         self,
         alpha: float = 5.0,
+        surcharge: float = 0.0,
         search_sd: float | None = None,
         max_length: int | None = None,
         min_rows: float = 0,
@@ -107,27 +116,30 @@ class DellaPietra(SearchLearner):
         super().__init__(
             alpha, search_sd, relearn_every, checkpoint, l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress
         )
+        self.surcharge = surcharge
         self.max_length = max_length
         self.min_rows = min_rows
 
+    def rules(self) -> dict[str, Any]:
+        return {"surcharge": self.surcharge, "min_rows": self.min_rows}
+
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
-        grow(search, state, Conjunctions(search, self.max_length, self.min_rows))
+        grow(search, state, Conjunctions(search, self.max_length))
 
     def _check(self) -> None:
         super()._check()
         check_length(self.max_length)
-        if not isinstance(self.min_rows, Real) or not self.min_rows >= 0:
-            raise ParameterError(f"min_rows={self.min_rows!r}: a number of rows, zero or more")
+        check_rows(self.min_rows)
+        check_price("surcharge", self.surcharge)
 
 
 class Conjunctions:
     """Features of the network joined with atomic ones, and with each other."""
 
-    def __init__(self, search: Search, max_length: int | None, min_rows: float) -> None:
+    def __init__(self, search: Search, max_length: int | None) -> None:
         self.extra = np.array([f[0] for f in search.atoms], dtype=np.int32)
         self.variable: list[int] = search.domain.literal_variable.tolist()
         self.most = len(search.domain) if max_length is None else max_length
-        self.min_rows = min_rows
 
     def stages(self, search: Search) -> Iterable[Iterable[Candidate]]:
         yield self._extended(search, list(search.weights))
@@ -148,8 +160,8 @@ class Conjunctions:
             search.check_time()
             pull = np.maximum(np.abs(gradient) - search.l1, 0)
             gain = 0.5 * pull**2 / (curvature + search.ridge + 1e-12)
-            guess = gain - SLACK * search.alpha * (flat.lengths[:, None] + 1)
-            promising = (guess > 0) & (support >= self.min_rows)
+            guess = gain - SLACK * search.price[flat.lengths + 1][:, None]
+            promising = (guess > 0) & (support >= search.min_rows)
             for j, k in zip(*(where.tolist() for where in np.nonzero(promising)), strict=True):
                 literal = int(self.extra[k])
                 if self.variable[literal] not in {self.variable[own] for own in some[j]}:
@@ -158,16 +170,14 @@ class Conjunctions:
     def _joined(self, search: Search) -> Iterable[Candidate]:
         """Features of the network joined with each other; where one adds a single literal to the other, that is an extension."""
         long = [f for f in search.weights if len(f) > 1]
-        at = 1
-        while at < len(long):
-            end = min(len(long), at + max(1, JOINED // len(long)))
-            flat = FeatureSet.from_normalised(long[:end], search.domain)
-            start, literals, weights, gains, n = search.kernel.join(
-                flat.start, flat.literals, at, self.most, self.min_rows, search.l1, search.ridge, search.alpha, search.threads
-            )
+        flat = FeatureSet.from_normalised(long, search.domain)
+        step = max(8, JOINED // max(1, search.data.n_distinct * len(long)))
+        for at in range(1, len(long), step):
+            these = (at, min(at + step, len(long)), self.most, search.min_rows)
+            found = search.kernel.join(flat.start, flat.literals, *these, search.l1, search.ridge, search.price, search.threads)
+            start, literals, weights, gains, n = found
             search.trace.n_scored += n
             search.check_time()
-            at = end
             for j, (weight, gain) in enumerate(zip(weights.tolist(), gains.tolist(), strict=True)):
                 yield Candidate(tuple(literals[start[j] : start[j + 1]].tolist()), gain, weight)
 

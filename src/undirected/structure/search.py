@@ -73,9 +73,9 @@ class Stopped(Exception):
 class Search:
     """The network of a structure search, and what moves would do to its score.
 
-    The score is minus the objective of weight learning (minus PLL plus penalties) minus ``alpha`` for each literal, so that
-    relearning all weights never lowers it. The logits of every (variable, distinct row) are kept up to date; the gain of a
-    feature is found from the rows that its contexts touch, with all other weights held.
+    The score is minus the objective of weight learning (minus PLL plus penalties) minus ``alpha`` for each literal, and minus
+    ``surcharge`` for each beyond a feature's second, so that relearning all weights never lowers it. The logits of every (variable,
+    distinct row) are kept up to date; the gain of a feature is found from the rows that its contexts touch, with all other weights held.
     """
 
     def __init__(
@@ -85,6 +85,8 @@ class Search:
         l1: float = 0.0,
         sd: float = 1.0,
         *,
+        surcharge: float = 0.0,
+        min_rows: float = 0,
         tol: float = 1e-5,
         relearn_every: int | None = None,
         relearn_share: float = 0.1,
@@ -97,7 +99,10 @@ class Search:
     ) -> None:
         self.common: dict[Any, Any] = {} if common is None else common  # what searches of the same table can share
         self.data, self.domain = data, data.domain
-        self.alpha, self.l1, self.sd = alpha, l1, sd
+        lengths = np.arange(len(self.domain.literal_variable) + 1.0)
+        self.price = alpha * lengths + surcharge * np.maximum(lengths - 2, 0)  # of a feature, by its length
+        self.min_rows = min_rows  # that a feature matches to enter
+        self.l1, self.sd = l1, sd
         self.ridge = 0.0 if np.isinf(sd) else 1 / sd**2
         self.tol = max(tol, min(1e-3, 1 / data.total_weight))
         self.relearn_every, self.relearn_share = relearn_every, relearn_share
@@ -135,7 +140,7 @@ class Search:
     def begin_bare(self) -> None:
         """The atomic features with weights of zero, at no cost."""
         self.weights, self.n_literals = dict.fromkeys(self.atoms, 0.0), len(self.atoms)
-        self.score = -self.kernel.loss(self.threads) - self.alpha * self.n_literals
+        self.score = -self.kernel.loss(self.threads) - self.price[1] * self.n_literals
         self.note()
 
     def relearn(self, cold: bool = False) -> None:
@@ -151,7 +156,7 @@ class Search:
             )  # fmt: skip
         self.n_literals = int(features.lengths.sum())
         self.weights = dict(zip(self.weights, fit.weights.tolist(), strict=True))
-        self.score = -fit.objective - self.alpha * self.n_literals
+        self.score = -fit.objective - float(self.price[features.lengths].sum())
         self.kernel.load(features.start, features.literals, fit.weights, self.threads)
         self.changes = 0
         self.version += 1
@@ -198,7 +203,18 @@ class Search:
         new, old = FeatureSet.from_normalised(list(candidates), self.domain), FeatureSet.from_normalised(list(owners), self.domain)
         held = np.array([self.weights[f] for f in owners], dtype=float)
         weights, gains, present = self.kernel.gains(
-            new.start, new.literals, owner, old.start, old.literals, held, self.l1, self.ridge, self.alpha, False, self.threads
+            new.start,
+            new.literals,
+            owner,
+            old.start,
+            old.literals,
+            held,
+            self.min_rows,
+            self.l1,
+            self.ridge,
+            self.price,
+            False,
+            self.threads,
         )
         self.trace.n_scored += len(candidates) + len(owners)
         return weights, gains, present

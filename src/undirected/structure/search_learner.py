@@ -68,6 +68,10 @@ class SearchLearner(Learner):
     def explore(self, search: Search, state: dict[str, Any] | None) -> None:
         """Search until nothing improves the score; ``state`` is what was saved with the checkpoint that is being taken up."""
 
+    def rules(self) -> dict[str, Any]:
+        """What a subclass asks of the features that enter, as `Search` takes it."""
+        return {}
+
     def propose(self, data: Dataset) -> FeatureSet:
         return self._run(data, self.checkpoint, self.time_budget).features
 
@@ -99,7 +103,7 @@ class SearchLearner(Learner):
         if checkpoint is not None:
             check_writable(checkpoint)
         search = Search(
-            data, self.alpha, self.l1, self.sd if self.search_sd is None else self.search_sd,
+            data, self.alpha, self.l1, self.sd if self.search_sd is None else self.search_sd, **self.rules(),
             tol=self.tol, relearn_every=None if self.relearn_every == "auto" else int(self.relearn_every), relearn_share=self.relearn_share,
             threads=self.threads, memory=self.memory, time_budget=time_budget, progress=self.progress,
             checkpoint=None if checkpoint is None else Checkpoint(Path(checkpoint), self._owner(data)), common=common,
@@ -155,14 +159,23 @@ class SearchLearner(Learner):
             yield Proposal(settings, features, search.trace.points[-1].seconds, done, weights, not done, one.learned())
 
     def _check(self) -> None:
-        if not isinstance(self.alpha, Real) or not 0 <= self.alpha < float("inf"):
-            raise ParameterError(f"alpha={self.alpha!r}: the price of a literal must be a number, zero or more")
+        check_price("alpha", self.alpha)
         check_penalties(self.l1, self.sd, self.tol)
         if self.search_sd is not None and (not isinstance(self.search_sd, Real) or not self.search_sd >= 1e-9):
             raise ParameterError(f"search_sd={self.search_sd!r}: a number above zero (inf for no prior, None for that of the weights)")
         every = self.relearn_every
         if every != "auto" and (not isinstance(every, int | np.integer) or isinstance(every, bool) or every < 1):
             raise ParameterError(f"relearn_every={self.relearn_every!r}: a whole number of moves from 1 on, or 'auto'")
+
+
+def check_price(name: str, price: float) -> None:
+    if not isinstance(price, Real) or not 0 <= price < float("inf"):
+        raise ParameterError(f"{name}={price!r}: the price of a literal must be a number, zero or more")
+
+
+def check_rows(min_rows: float) -> None:
+    if not isinstance(min_rows, Real) or not min_rows >= 0:
+        raise ParameterError(f"min_rows={min_rows!r}: a number of rows, zero or more")
 
 
 def _canonical(search: Search) -> tuple[FeatureSet, Array | None]:
