@@ -167,6 +167,32 @@ def test_states_that_exclude_each_other_are_found(min_rows):
     assert all(weight < -1 for weight in pairs.values())
 
 
+@pytest.mark.parametrize("learner", [BLM(alpha=0.1, initial="positive"), DellaPietra(alpha=0.1)])
+def test_features_that_match_too_few_rows_stay_outside(learner, triple):
+    some = triple.subset(np.arange(200))
+    support = {}
+    for least in (0, 70.5, 300):
+        features = clone(learner).set_params(min_rows=least).fit(some).network_.features
+        support[least] = features.support(some)[features.lengths > 1]
+    assert support[0].min() < 70.5 < support[70.5].min()
+    assert len(support[300]) == 0
+
+
+def test_a_surcharge_is_for_literals_beyond_the_second(triple):
+    """Prices of 2, and of 2 and 100 beyond the second: the gain of the triple is below the dear price and above the cheap one,
+    pairs do not notice."""
+    cheap, dear = (Search(triple, 2.0, surcharge=surcharge, threads=1) for surcharge in (0.0, 100.0))
+    for search in (cheap, dear):
+        search.begin()
+    gains = [search.gains([(A, B, C), (A, B), (D, E)])[1] for search in (cheap, dear)]
+    assert gains[0][0] - gains[1][0] == pytest.approx(100)
+    np.testing.assert_array_equal(gains[0][1:], gains[1][1:])
+    assert cheap.score == dear.score
+    pairs = DellaPietra(alpha=2, max_length=2).fit(triple).network_
+    assert DellaPietra(alpha=2, surcharge=1e6).fit(triple).network_.features == pairs.features
+    assert len(DellaPietra(alpha=2, surcharge=5).fit(triple).network_.features.lengths) != len(pairs.features)
+
+
 def test_features_are_joined_with_features_where_extensions_fail():
     """Two pairs, and all four together, 5,000 rows: with the pairs in the network their join is found, scored like any other."""
     domain = Domain.from_sizes([2] * 4)
@@ -457,6 +483,10 @@ def test_wrong_parameters(five):
         (BLM(power=0), "power"),
         (BLM(initial="none"), "initial"),
         (BLM(relearn_every=0), "relearn_every"),
+        (BLM(min_rows=-1), "min_rows"),
+        (DellaPietra(min_rows="x"), "min_rows"),
+        (DellaPietra(surcharge=-1), "surcharge"),
+        (DellaPietra(surcharge=float("inf")), "surcharge"),
         (DellaPietra(search_sd=0.0), "search_sd"),
         (DellaPietra(max_length=1), "max_length"),
         (BUSL(test_level=1.0), "test_level"),
