@@ -17,7 +17,7 @@ namespace {
 
 constexpr double FARTHEST = 30;  // weights stay within, where neither prior nor data hold them back
 constexpr int NEWTON_STEPS = 60;
-constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128, JOINS_A_SIDE = 32;
+constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128, SCREEN_LEAST = 16, JOINS_A_SIDE = 32;
 
 double log_sum(const double* from, std::int64_t stride, std::int32_t n) {
     double high = from[0];
@@ -546,20 +546,32 @@ Generalised Search::generalise(const Features& features, const double* together,
     return out;
 }
 
-// Probabilities of the extra literals in some of the 64 rows of a word: [64][n_extra].
-void Search::probabilities(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, double* out) const {
+// Residuals and variances of the extra literals in these rows of a word, times the rows' weights: [row][n_extra].
+void Search::residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residual, float* variance) const {
+    std::int64_t row[64], n = 0;
+    float q[64], p[64];
+    for_bits(rows, 0, [&](std::int64_t r) { row[n++] = r; });
     for (std::int64_t k = 0; k < n_extra; ++k) {
         const std::int32_t v = literal_variable_[extra[k]], state = extra[k] - base_[v];
         const double* logit = logits_.data() + first_lane_[v] * stride_ + word * 64;
-        for_bits(rows, 0, [&](std::int64_t r) {
-            const double minus = n_states_[v] == 2 ? (state ? -logit[r] : logit[r]) : log_sum(logit + r, stride_, n_states_[v]) - logit[state * stride_ + r];
-            out[r * n_extra + k] = n_states_[v] == 2 ? 1 / (1 + std::exp(minus)) : std::exp(-minus);
-        });
+        const std::uint64_t held = columns_[std::int64_t(extra[k]) * n_words_ + word];
+        if (n_states_[v] == 2) {
+            for (std::int64_t i = 0; i < n; ++i) q[i] = float(state ? logit[row[i]] : -logit[row[i]]);
+            UNDIRECTED_DISPATCH(chances(q, n, p));
+        } else {
+            for (std::int64_t i = 0; i < n; ++i) p[i] = float(std::exp(logit[state * stride_ + row[i]] - log_sum(logit + row[i], stride_, n_states_[v])));
+        }
+        for (std::int64_t i = 0; i < n; ++i) {
+            const float c = row_weight_single_[word * 64 + row[i]];
+            residual[row[i] * n_extra + k] = c * (float(held >> row[i] & 1) - p[i]);
+            variance[row[i] * n_extra + k] = c * p[i] * (1 - p[i]);
+        }
     }
 }
 
-void Search::screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra,
-                         Screened& out) const {
+// Some of the features, and some of the extra literals: those from `at` on.
+void Search::screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, std::int64_t at,
+                         std::int64_t n_all, Screened& out) const {
     std::vector<Spot> spots(last - first);
     std::vector<std::vector<std::vector<std::uint8_t>>> states(last - first);
     for (std::int64_t j = first; j < last; ++j) {
@@ -567,9 +579,9 @@ void Search::screen_some(const Features& features, std::int64_t first, std::int6
         find(literals, features.start[j + 1] - features.start[j], 0, n_words_, spots[j - first]);
         for (const Part& part : spots[j - first].parts) states[j - first].push_back(allowed(part, literals));
     }
-    std::vector<double> p(64 * n_extra);
     std::vector<float> residual(64 * n_extra), variance(64 * n_extra), sum(n_extra), square(n_extra);
     std::vector<std::int32_t> held, held_start(65);
+    std::int32_t next[64];
     std::vector<std::uint64_t> word(n_extra);
     for (std::int64_t w = 0; w < n_words_; ++w) {
         std::uint64_t matched = 0, any = 0;
@@ -580,35 +592,27 @@ void Search::screen_some(const Features& features, std::int64_t first, std::int6
         any |= matched;
         if (!any) continue;
         for (std::int64_t k = 0; k < n_extra; ++k) word[k] = columns_[std::int64_t(extra[k]) * n_words_ + w];
-        held.clear();
-        for (int r = 0; r < 64; ++r) {  // the extra literals that hold in each row
-            held_start[r] = std::int32_t(held.size());
-            if (any >> r & 1)
-                for (std::int64_t k = 0; k < n_extra; ++k)
-                    if (word[k] >> r & 1) held.push_back(std::int32_t(k));
-        }
-        held_start[64] = std::int32_t(held.size());
-        probabilities(w, matched, extra, n_extra, p.data());
-        for_bits(matched, 0, [&](std::int64_t r) {
-            const float c = row_weight_single_[w * 64 + r];
-            for (std::int64_t k = 0; k < n_extra; ++k) {
-                const double at = p[r * n_extra + k];
-                residual[r * n_extra + k] = c * float(double(word[k] >> r & 1) - at);
-                variance[r * n_extra + k] = c * float(at * (1 - at));
-            }
-        });
+        // The extra literals that hold in each row: counted, then put down.
+        std::fill(held_start.begin(), held_start.end(), 0);
+        for (std::int64_t k = 0; k < n_extra; ++k) for_bits(word[k] & any, 0, [&](std::int64_t r) { ++held_start[r + 1]; });
+        std::partial_sum(held_start.begin(), held_start.end(), held_start.begin());
+        held.resize(held_start[64]);
+        std::copy_n(held_start.begin(), 64, next);
+        for (std::int64_t k = 0; k < n_extra; ++k) for_bits(word[k] & any, 0, [&](std::int64_t r) { held[next[r]++] = std::int32_t(k); });
+        residuals(w, matched, extra, n_extra, residual.data(), variance.data());
         for (std::int64_t j = first; j < last; ++j) {
             const Spot& spot = spots[j - first];
-            double *gradient = out.gradient.data() + j * n_extra, *curvature = out.curvature.data() + j * n_extra, *support = out.support.data() + j * n_extra;
+            double *gradient = out.gradient.data() + j * n_all + at, *curvature = out.curvature.data() + j * n_all + at,
+                   *support = out.support.data() + j * n_all + at;
             double pull[64] = {}, stiff[64] = {};
             for (std::size_t q = 0; q < spot.parts.size(); ++q) {
                 const auto& own = states[j - first][q];
                 if (std::count(own.begin(), own.end(), 1) == std::int64_t(own.size())) continue;
                 const std::uint64_t context = spot.match[w] | (spot.near[w] & spot.miss[q * spot.n_words + w]);
                 for_bits(context, 0, [&](std::int64_t r) {
-                    const double at = 1 / (1 + std::exp(-odds(spot.parts[q], own, w * 64 + r)));
-                    pull[r] += ((spot.match[w] >> r & 1) ? 1.0 : 0.0) - at;
-                    stiff[r] += at * (1 - at);
+                    const double p = 1 / (1 + std::exp(-odds(spot.parts[q], own, w * 64 + r)));
+                    pull[r] += ((spot.match[w] >> r & 1) ? 1.0 : 0.0) - p;
+                    stiff[r] += p * (1 - p);
                 });
             }
             for_bits(spot.match[w] | spot.near[w], 0, [&](std::int64_t r) {
@@ -638,9 +642,12 @@ Screened Search::screen(const Features& features, const std::int32_t* extra, std
     out.gradient.assign(features.n * n_extra, 0.0);
     out.curvature.assign(features.n * n_extra, 0.0);
     out.support.assign(features.n * n_extra, 0.0);
-    const std::int64_t n_tasks = (features.n + SCREEN_A_TASK - 1) / SCREEN_A_TASK;
-    parallel_for(n_tasks, n_threads, [&](std::int64_t t) {
-        screen_some(features, t * SCREEN_A_TASK, std::min(features.n, (t + 1) * SCREEN_A_TASK), extra, n_extra, out);
+    // Few features are too little for all threads: then each takes a part of the literals.
+    const std::int64_t n_blocks = (features.n + SCREEN_A_TASK - 1) / SCREEN_A_TASK;
+    const std::int64_t n_parts = n_blocks < n_threads ? std::clamp<std::int64_t>(n_extra / SCREEN_LEAST, 1, n_threads) : 1;
+    parallel_for(n_blocks * n_parts, n_threads, [&](std::int64_t t) {
+        const std::int64_t first = t / n_parts * SCREEN_A_TASK, from = t % n_parts * n_extra / n_parts, to = (t % n_parts + 1) * n_extra / n_parts;
+        screen_some(features, first, std::min(features.n, first + SCREEN_A_TASK), extra + from, to - from, from, n_extra, out);
     });
     return out;
 }

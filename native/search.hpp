@@ -89,8 +89,9 @@ private:
     double matched_weight(const Spot& spot) const;
     void find_worst(const std::vector<std::uint8_t>& used, int n_threads);
     bool may_gain(const std::uint64_t* a, const std::uint64_t* b, bool shared, std::int64_t length, double least) const;
-    void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, Screened& out) const;
-    void probabilities(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, double* out) const;
+    void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, std::int64_t at,
+                     std::int64_t n_all, Screened& out) const;
+    void residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residual, float* variance) const;
 
     std::int64_t n_rows_, n_words_, stride_;
     std::int32_t n_variables_, n_literals_;

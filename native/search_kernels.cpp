@@ -99,6 +99,23 @@ void add_where(const std::uint64_t* bits, std::int64_t n_words, float amount, fl
     }
 }
 
+void chances(const float* odds, std::int64_t n, float* out) {
+    const Real<float> one = fill<float>(1.0f), zero = fill<float>(0.0f);
+    for (std::int64_t k = 0; k < n; k += 8) {
+        Real<float> m = zero;
+        if (k + 8 <= n)
+            m = load<Real<float>>(odds + k);
+        else
+            for (std::int64_t i = k; i < n; ++i) m[i - k] = odds[i];
+        const Real<float> e = exp_negative<float>(choose<float>(m > zero, -m, m)), r = one / (one + e);
+        const Real<float> p = choose<float>(m > zero, r, e * r);
+        if (k + 8 <= n)
+            store(p, out + k);
+        else
+            for (std::int64_t i = k; i < n; ++i) out[i] = p[i - k];
+    }
+}
+
 void add_two(const float* x, const float* y, std::int64_t n, float* a, float* b) {
     for (std::int64_t k = 0; k < n; ++k) {
         a[k] += x[k];

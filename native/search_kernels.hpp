@@ -22,6 +22,8 @@ struct Slope {
     void count_misses(const std::uint64_t* miss, std::int64_t n_words, std::uint64_t* once, std::uint64_t* twice);                  \
     /* value[r] += amount for the rows whose bit is set; a multiple of 64 values. */                                                \
     void add_where(const std::uint64_t* bits, std::int64_t n_words, float amount, float* value);                                    \
+    /* The probabilities that these log-odds stand for. */                                                                          \
+    void chances(const float* odds, std::int64_t n, float* out);                                                                    \
     /* a += x, b += y */                                                                                                            \
     void add_two(const float* x, const float* y, std::int64_t n, float* a, float* b);                                               \
     }
