@@ -10,6 +10,7 @@
 
 #include "pool.hpp"
 #include "search_kernels.hpp"
+#include "search_parts.hpp"
 
 namespace undirected {
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr double FARTHEST = 30;  // weights stay within, where neither prior nor data hold them back
 constexpr int NEWTON_STEPS = 60;
-constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128, SCREEN_LEAST = 16, JOINS_A_SIDE = 32;
+constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128, SCREEN_LEAST = 16;
 
 double log_sum(const double* from, std::int64_t stride, std::int32_t n) {
     double high = from[0];
@@ -29,36 +30,7 @@ double log_sum(const double* from, std::int64_t stride, std::int32_t n) {
 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
-template <class Visit>
-void for_bits(std::uint64_t word, std::int64_t first_row, const Visit& visit) {
-    for (; word; word &= word - 1) visit(first_row + std::countr_zero(word));
-}
-
 }  // namespace
-
-struct Search::Spot {
-    std::vector<Part> parts;
-    std::vector<std::uint64_t> match, near, miss;  // near: exactly one part fails; miss: [parts][words]
-    std::int64_t n_words = 0;
-};
-
-// The rows of all contexts: first where the feature would be lost, then where it holds.
-struct Search::Entries {
-    std::vector<double> margin[2], weight[2];
-    std::vector<float> single[2], single_weight[2];
-    std::int64_t n[2];
-
-    void make_room(int hit, std::int64_t room, bool weighted) {
-        if (std::int64_t(margin[hit].size()) < room) {
-            margin[hit].resize(room + room / 2);
-            single[hit].resize(room + room / 2);
-        }
-        if (weighted && std::int64_t(weight[hit].size()) < room) {
-            weight[hit].resize(room + room / 2);
-            single_weight[hit].resize(room + room / 2);
-        }
-    }
-};
 
 Search::Search(const Table& table)
     : n_rows_(table.n_rows),
@@ -151,7 +123,6 @@ void Search::apply(const std::int32_t* literals, std::int64_t n, double by, std:
 
 void Search::load(const Features& features, const double* weights, int n_threads) {
     std::fill(logits_.begin(), logits_.end(), 0.0);
-    worst_of_.clear();
     const std::int64_t n_tasks = (n_words_ + WORDS_A_TASK - 1) / WORDS_A_TASK;
     parallel_for(n_tasks, n_threads, [&](std::int64_t task) {
         Spot spot;
@@ -164,7 +135,6 @@ void Search::load(const Features& features, const double* weights, int n_threads
 
 void Search::change(const std::int32_t* literals, std::int64_t n, double by) {
     Spot spot;
-    worst_of_.clear();
     apply(literals, n, by, 0, n_words_, spot);
 }
 
@@ -240,6 +210,13 @@ void Search::gather(const std::int32_t* literals, const Spot& spot, const Spot* 
     }
 }
 
+// Bounds the gain of moving a weight from zero, from the slope there and the curvature of the data: the latter falls by a factor of e at most for
+// each unit that the weight moves.
+double Search::most_gain(double pull, double curvature, double ridge) {
+    return std::min(pull < curvature ? (pull - curvature) * -std::log1p(-pull / curvature) + pull : std::numeric_limits<double>::infinity(),
+                    ridge > 0 ? 0.5 * pull * pull / ridge : std::numeric_limits<double>::infinity());
+}
+
 // The best weight, or NaN where no weight can gain as much as `least`.
 double Search::best_weight(const Entries& entries, double l1, double ridge, double least) const {
     double second = 0;
@@ -255,11 +232,7 @@ double Search::best_weight(const Entries& entries, double l1, double ridge, doub
     double first = slope(0);
     const double pull = std::abs(first) - l1;
     if (pull <= 0) return least > 0 ? std::nan("") : 0.0;
-    // The curvature falls by a factor of e at most for each unit that the weight moves, which bounds the gain.
-    const double h = second - ridge;
-    const double bound = std::min(pull < h ? (pull - h) * -std::log1p(-pull / h) + pull : std::numeric_limits<double>::infinity(),
-                                  ridge > 0 ? 0.5 * pull * pull / ridge : std::numeric_limits<double>::infinity());
-    if (bound < least) return std::nan("");
+    if (most_gain(pull, second - ridge, ridge) < least) return std::nan("");
     const double side = first > 0 ? 1 : -1;
     double low = side > 0 ? 0 : -FARTHEST, high = side > 0 ? FARTHEST : 0, w = 0;
     for (int k = 0; k < NEWTON_STEPS; ++k) {
@@ -339,120 +312,6 @@ double Search::matched_weight(const Spot& spot) const {
         else
             for_bits(spot.match[w], w * 64, [&](std::int64_t r) { sum += row_weight_[r]; });
     return sum;
-}
-
-// The most that a literal of `used` costs each row, false ones in the first list and true ones in the second, times the row's weight.
-void Search::find_worst(const std::vector<std::uint8_t>& used, int n_threads) {
-    if (worst_of_ == used) return;
-    for (auto& worst : worst_) worst.assign(stride_, 0.0);
-    parallel_for(n_words_, n_threads, [&](std::int64_t w) {
-        double high[2][64];
-        for (auto& values : high) std::fill_n(values, 64, -std::numeric_limits<double>::infinity());
-        for (std::int32_t literal = 0; literal < n_literals_; ++literal) {
-            if (!used[literal]) continue;
-            const Part part{literal_variable_[literal], 0, 1};
-            const auto states = allowed(part, &literal);
-            const std::uint64_t held = columns_[literal * n_words_ + w];
-            for_bits(everywhere_[w], w * 64, [&](std::int64_t r) {
-                const bool is = held >> (r & 63) & 1;
-                const double q = odds(part, states, r);
-                high[is][r & 63] = std::max(high[is][r & 63], is ? -q : q);
-            });
-        }
-        for (int is = 0; is < 2; ++is)
-            for_bits(everywhere_[w], w * 64, [&](std::int64_t r) { worst_[is][r] = row_weight_[r] * softplus(high[is][r & 63]); });
-    });
-    worst_of_ = used;
-}
-
-// Whether a conjunction of `length` literals could gain as much as `least`. A weight above zero can win back what the rows that match it cost, one
-// below zero what those cost that fail in one variable: rows that match one of the two and nearly match the other, or, if the two share literals,
-// nearly match both.
-bool Search::may_gain(const std::uint64_t* a, const std::uint64_t* b, bool shared, std::int64_t length, double least) const {
-    const std::uint64_t *near_a = a + n_words_, *near_b = b + n_words_;
-    double match = 0, near = 0;
-    for (std::int64_t w = 0; w < n_words_; ++w) {
-        const std::uint64_t one = (a[w] & near_b[w]) | (near_a[w] & b[w]) | (shared ? near_a[w] & near_b[w] : 0);
-        for_bits(a[w] & b[w], w * 64, [&](std::int64_t r) { match += worst_[1][r]; });
-        for_bits(one, w * 64, [&](std::int64_t r) { near += worst_[0][r]; });
-        if (match * double(length) >= least || near >= least) return true;
-    }
-    return false;
-}
-
-Joined Search::join(const Features& features, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1, double ridge,
-                    const double* price, int n_threads) {
-    std::vector<std::uint8_t> used(n_literals_, 0);
-    for (std::int64_t k = 0; k < features.start[features.n]; ++k) used[features.literals[k]] = 1;
-    find_worst(used, n_threads);
-    std::vector<std::pair<std::int64_t, std::int64_t>> tasks;  // the first of some features, and of those they are joined with
-    for (std::int64_t j = first; j < last; j += JOINS_A_SIDE)
-        for (std::int64_t i = 0; i < std::min(last, j + JOINS_A_SIDE); i += JOINS_A_SIDE) tasks.emplace_back(j, i);
-    std::vector<Joined> found(tasks.size());
-    // One after the other, in order; false where a variable would have to be in two states, or one adds less than two literals.
-    const auto united = [&](std::int64_t i, std::int64_t j, std::vector<std::int32_t>& both, std::int64_t& shared) {
-        const std::int32_t *a = features.literals + features.start[i], *a_end = features.literals + features.start[i + 1];
-        const std::int32_t *b = features.literals + features.start[j], *b_end = features.literals + features.start[j + 1];
-        shared = 0;
-        const std::int64_t alone = std::min(a_end - a, b_end - b);
-        both.clear();
-        while (a < a_end || b < b_end) {
-            const bool same = a < a_end && b < b_end && *a == *b, from_a = b == b_end || (a < a_end && *a <= *b);
-            const std::int32_t next = from_a ? *a : *b;
-            if (!both.empty() && literal_variable_[both.back()] == literal_variable_[next]) return false;
-            both.push_back(next);
-            shared += same;
-            a += from_a;
-            b += !from_a || same;
-        }
-        return alone - shared >= 2 && std::int64_t(both.size()) <= most;
-    };
-    parallel_for(std::int64_t(tasks.size()), n_threads, [&](std::int64_t t) {
-        thread_local Spot spot;
-        thread_local Entries entries;
-        thread_local std::vector<std::int32_t> both;
-        thread_local std::vector<std::uint64_t> where[2];  // of each feature of the two sides: rows that match, rows that nearly do
-        Joined& mine = found[t];
-        const std::int64_t from[2] = {tasks[t].first, tasks[t].second}, to[2] = {std::min(last, from[0] + JOINS_A_SIDE), std::min(last, from[1] + JOINS_A_SIDE)};
-        for (int side = 0; side < 2; ++side) {
-            where[side].resize(JOINS_A_SIDE * 2 * n_words_);
-            for (std::int64_t j = from[side]; j < to[side]; ++j) {
-                find(features.literals + features.start[j], features.start[j + 1] - features.start[j], 0, n_words_, spot);
-                std::copy_n(spot.match.begin(), n_words_, where[side].begin() + (j - from[side]) * 2 * n_words_);
-                std::copy_n(spot.near.begin(), n_words_, where[side].begin() + ((j - from[side]) * 2 + 1) * n_words_);
-            }
-        }
-        for (std::int64_t j = from[0]; j < to[0]; ++j)
-            for (std::int64_t i = from[1]; i < std::min(j, to[1]); ++i) {
-                std::int64_t shared;
-                if (!united(i, j, both, shared)) continue;
-                ++mine.n_scored;
-                const double own = price[both.size()];
-                const std::uint64_t *a = where[0].data() + (j - from[0]) * 2 * n_words_, *b = where[1].data() + (i - from[1]) * 2 * n_words_;
-                if (!may_gain(a, b, shared > 0, std::int64_t(both.size()), own)) continue;
-                find(both.data(), std::int64_t(both.size()), 0, n_words_, spot);
-                if (min_rows > 0 && matched_weight(spot) < min_rows) continue;
-                gather(both.data(), spot, nullptr, 0.0, entries);
-                const double w = best_weight(entries, l1, ridge, own);
-                if (std::isnan(w)) continue;
-                const double gain = gain_at(entries, w, l1, ridge) - own;
-                if (gain <= 0) continue;
-                mine.literals.insert(mine.literals.end(), both.begin(), both.end());
-                mine.start.push_back(std::int64_t(mine.literals.size()));
-                mine.weight.push_back(w);
-                mine.gain.push_back(gain);
-            }
-    });
-    Joined out;
-    for (const Joined& mine : found) {
-        const std::int64_t offset = std::int64_t(out.literals.size());
-        for (std::size_t k = 1; k < mine.start.size(); ++k) out.start.push_back(offset + mine.start[k]);
-        out.literals.insert(out.literals.end(), mine.literals.begin(), mine.literals.end());
-        out.weight.insert(out.weight.end(), mine.weight.begin(), mine.weight.end());
-        out.gain.insert(out.gain.end(), mine.gain.begin(), mine.gain.end());
-        out.n_scored += mine.n_scored;
-    }
-    return out;
 }
 
 Generalised Search::generalise(const Features& features, const double* together, int power, const std::vector<double>& sizes, int n_threads) const {
@@ -546,25 +405,33 @@ Generalised Search::generalise(const Features& features, const double* together,
     return out;
 }
 
+// The probability of a literal in each of these rows, at most MOST_ROWS.
+void Search::chance(std::int32_t literal, const std::int32_t* rows, std::int64_t n, float* out) const {
+    const std::int32_t v = literal_variable_[literal], state = literal - base_[v];
+    const double* logit = logits_.data() + first_lane_[v] * stride_;
+    if (n_states_[v] != 2) {
+        for (std::int64_t i = 0; i < n; ++i) out[i] = float(std::exp(logit[state * stride_ + rows[i]] - log_sum(logit + rows[i], stride_, n_states_[v])));
+        return;
+    }
+    float odds[MOST_ROWS];
+    for (std::int64_t i = 0; i < n; ++i) odds[i] = float(state ? logit[rows[i]] : -logit[rows[i]]);
+    UNDIRECTED_DISPATCH(chances(odds, n, out));
+}
+
 // Residuals and variances of the extra literals in these rows of a word, times the rows' weights: [row][n_extra].
 void Search::residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residual, float* variance) const {
-    std::int64_t row[64], n = 0;
-    float q[64], p[64];
-    for_bits(rows, 0, [&](std::int64_t r) { row[n++] = r; });
+    std::int32_t row[64];
+    std::int64_t n = 0;
+    float p[64];
+    for_bits(rows, word * 64, [&](std::int64_t r) { row[n++] = std::int32_t(r); });
     for (std::int64_t k = 0; k < n_extra; ++k) {
-        const std::int32_t v = literal_variable_[extra[k]], state = extra[k] - base_[v];
-        const double* logit = logits_.data() + first_lane_[v] * stride_ + word * 64;
+        chance(extra[k], row, n, p);
         const std::uint64_t held = columns_[std::int64_t(extra[k]) * n_words_ + word];
-        if (n_states_[v] == 2) {
-            for (std::int64_t i = 0; i < n; ++i) q[i] = float(state ? logit[row[i]] : -logit[row[i]]);
-            UNDIRECTED_DISPATCH(chances(q, n, p));
-        } else {
-            for (std::int64_t i = 0; i < n; ++i) p[i] = float(std::exp(logit[state * stride_ + row[i]] - log_sum(logit + row[i], stride_, n_states_[v])));
-        }
         for (std::int64_t i = 0; i < n; ++i) {
-            const float c = row_weight_single_[word * 64 + row[i]];
-            residual[row[i] * n_extra + k] = c * (float(held >> row[i] & 1) - p[i]);
-            variance[row[i] * n_extra + k] = c * p[i] * (1 - p[i]);
+            const std::int64_t r = row[i] & 63;
+            const float c = row_weight_single_[row[i]];
+            residual[r * n_extra + k] = c * (float(held >> r & 1) - p[i]);
+            variance[r * n_extra + k] = c * p[i] * (1 - p[i]);
         }
     }
 }

@@ -67,7 +67,7 @@ public:
     // The conjunctions, worth their price, of each feature from `first` to `last` with each before it (positive literals): those of at most `most`
     // literals in which each of the two has two or more that the other has not, and which match rows of at least this weight.
     Joined join(const Features& features, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1, double ridge,
-                const double* price, int n_threads);
+                const double* price, int n_threads) const;
 
 private:
     struct Part {  // a feature's literals on one variable
@@ -76,6 +76,8 @@ private:
     };
     struct Spot;  // where a feature matches and where it nearly does
     struct Entries;
+    struct Side;  // some of the features that are joined
+    static constexpr std::int64_t MOST_ROWS = 512;  // worked on together
 
     std::vector<Part> parts(const std::int32_t* literals, std::int64_t n) const;
     void misses(const Part& part, const std::int32_t* literals, std::int64_t from, std::int64_t to, std::uint64_t* out) const;
@@ -87,8 +89,14 @@ private:
     double best_weight(const Entries& entries, double l1, double ridge, double least) const;
     double gain_at(const Entries& entries, double weight, double l1, double ridge) const;
     double matched_weight(const Spot& spot) const;
-    void find_worst(const std::vector<std::uint8_t>& used, int n_threads);
-    bool may_gain(const std::uint64_t* a, const std::uint64_t* b, bool shared, std::int64_t length, double least) const;
+    static double most_gain(double pull, double curvature, double ridge);
+    void chance(std::int32_t literal, const std::int32_t* rows, std::int64_t n, float* out) const;
+    void take(const Features& features, std::int64_t first, std::int64_t last, Spot& spot, Side& side) const;
+    void lay_out(Side& side, std::int64_t from, std::int64_t to) const;
+    void add_slopes(Side& one, Side& other, std::vector<double>& slope) const;
+    void count_once(std::int32_t literal, const Side& one, std::int64_t j, const Side& other, std::int64_t i, double* slope) const;
+    bool unite(const Features& features, std::int64_t i, std::int64_t j, std::int64_t most, std::vector<std::int32_t>& both,
+               std::vector<std::int32_t>& shared) const;
     void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, std::int64_t at,
                      std::int64_t n_all, Screened& out) const;
     void residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residual, float* variance) const;
@@ -100,8 +108,6 @@ private:
     std::vector<std::uint64_t> columns_, everywhere_;
     std::vector<double> row_weight_, logits_;  // logits: [n_lanes][stride]
     std::vector<float> row_weight_single_;
-    std::vector<double> worst_[2];         // by row, of the literals in `worst_of_`, which is empty when the logits have changed
-    std::vector<std::uint8_t> worst_of_;
 };
 
 }  // namespace undirected

@@ -123,4 +123,16 @@ void add_two(const float* x, const float* y, std::int64_t n, float* a, float* b)
     }
 }
 
+void add_rows(const float* matrix, std::int64_t width, const std::int32_t* rows, std::int64_t n, float* sum) {
+    for (std::int64_t at = 0; at < width; at += 64) {
+        Real<float> part[8];
+        for (auto& some : part) some = fill<float>(0.0f);
+        for (std::int64_t i = 0; i < n; ++i) {
+            const float* row = matrix + rows[i] * width + at;
+            for (int k = 0; k < 8; ++k) part[k] += load<Real<float>>(row + 8 * k);
+        }
+        for (int k = 0; k < 8; ++k) store(part[k], sum + at + 8 * k);
+    }
+}
+
 }  // namespace undirected::KERNEL_NAMESPACE

@@ -26,6 +26,8 @@ struct Slope {
     void chances(const float* odds, std::int64_t n, float* out);                                                                    \
     /* a += x, b += y */                                                                                                            \
     void add_two(const float* x, const float* y, std::int64_t n, float* a, float* b);                                               \
+    /* The sum of these rows of a matrix; its width is a multiple of 64. */                                                         \
+    void add_rows(const float* matrix, std::int64_t width, const std::int32_t* rows, std::int64_t n, float* sum);                   \
     }
 
 UNDIRECTED_SEARCH_KERNELS(baseline)

@@ -205,6 +205,30 @@ def test_features_are_joined_with_features_where_extensions_fail():
     assert found[0].gain == pytest.approx(search.gains([(A, B, C, D)])[1][0], abs=1e-6)
 
 
+@pytest.mark.parametrize("sizes", [[2] * 12, [3, 2, 4] * 3])
+def test_joins_of_many_features_are_those_that_gain(sizes):
+    """Some 300 features, 900 rows of weights from 0.5 to 3: more than one block of either. Every join is also scored on its own."""
+    rng = np.random.default_rng(7)
+    domain = Domain.from_sizes(sizes)
+    cause = rng.random(900) < 0.5
+    codes = np.array([[rng.integers(k) if rng.random() < 0.6 else (k - 1) * c for k in sizes] for c in cause])
+    data = Dataset(domain, codes, rng.choice([0.5, 1.0, 3.0], 900))
+    base = np.concatenate([[0], np.cumsum(sizes)])
+    chosen = [sorted(rng.choice(len(sizes), rng.integers(2, 5), replace=False)) for _ in range(400)]
+    features = list(dict.fromkeys(tuple(int(base[v]) + int(rng.integers(1, sizes[v])) for v in variables) for variables in chosen))
+    assert len(features) > 256
+    search = Search(data, alpha=0.2, threads=2)
+    search.begin(features[:100])
+    search.weights.update(dict.fromkeys(features[100:], 0.0))
+    found = {c.feature: c.gain for c in Conjunctions(search, None)._joined(search)}
+    variable = domain.literal_variable
+    joins = {tuple(sorted({*a, *b})) for a, b in combinations(features, 2) if min(len({*a} - {*b}), len({*b} - {*a})) >= 2}
+    joins = [join for join in joins if len({int(variable[literal]) for literal in join}) == len(join)]
+    expected = {join: gain for join, gain in zip(joins, search.gains(joins)[1].tolist(), strict=True) if gain > 1e-6}
+    assert len(expected) > 50
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
 def test_blankets_are_found_once_for_all_settings(triple, monkeypatch):
     calls = []
     original = busl_module.blankets

@@ -17,7 +17,7 @@ from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner, check_price, check_rows
 
 SCREENED = 256  # features extended in one call
-JOINED = 4_000_000_000  # pairs of features joined in one call, times rows
+BLOCK, JOINED = 128, 40_000_000_000  # features joined with others in one call: at least so many; pairs of them, times rows
 SLACK = 0.25  # a candidate is scored exactly if its quadratic gain is at least this part of its price
 
 
@@ -171,7 +171,7 @@ class Conjunctions:
         """Features of the network joined with each other; where one adds a single literal to the other, that is an extension."""
         long = [f for f in search.weights if len(f) > 1]
         flat = FeatureSet.from_normalised(long, search.domain)
-        step = max(8, JOINED // max(1, search.data.n_distinct * len(long)))
+        step = max(BLOCK, JOINED // max(1, search.data.n_distinct * len(long)))
         for at in range(1, len(long), step):
             these = (at, min(at + step, len(long)), self.most, search.min_rows)
             found = search.kernel.join(flat.start, flat.literals, *these, search.l1, search.ridge, search.price, search.threads)
