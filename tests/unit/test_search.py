@@ -382,10 +382,12 @@ def test_larger_trees_only_where_kappa_is_not_given(triple):
     assert len({row["kappa"] for row in tune(DTBLM(kappa="auto"), grid, train, valid, refine=False).rows}) == 2
 
 
-def test_tuned_settings_give_the_tuned_network(triple):
+@pytest.mark.parametrize("learner", [BLM(), DellaPietra(l1=4)])
+def test_tuned_settings_give_the_tuned_network(learner, triple):
+    """Whatever penalties the weights get: the search of a tuning knows one prior alone, and its settings say which."""
     train, valid = triple.subset(np.arange(1500)), triple.subset(np.arange(1500, 2500))
-    tuned = tune(BLM(), {"alpha": [2.0], "sd": [0.3]}, train, valid)
-    again = BLM(**tuned.settings).fit(train)
+    tuned = tune(learner, {"alpha": [0.2], "l1": [4.0], "sd": [0.3]}, train, valid)
+    again = type(learner)(**tuned.settings).fit(train)
     assert again.network_.features == tuned.learner.network_.features
     np.testing.assert_allclose(again.network_.weights, tuned.learner.network_.weights, atol=1e-3)
     assert tuned.learner.trace_.points[-1].n_moves == again.trace_.points[-1].n_moves

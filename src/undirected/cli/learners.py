@@ -64,7 +64,7 @@ learner_options = common.options(
     click.option(
         "--search-sd",
         type=common.Deviation(),
-        help="blm, dt-blm, dp, busl: prior during the search (that of --sd; dt-blm: 0.1).",
+        help="blm, dt-blm, dp, busl: prior during the search (--l1 and --sd; dt-blm: 0.1).",
     ),
     click.option("--distance", type=click.Choice(["gvdm", "hamming"]), help="blm, dt-blm: which rows are near a feature (gvdm)."),
     click.option(

@@ -38,7 +38,8 @@ class BLM(SearchLearner):
     alpha : float
         Price of a literal in the score; the larger, the smaller the network.
     search_sd : float or None
-        Standard deviation of the weights' prior during the search; None takes ``sd``.
+        Standard deviation of the weights' prior during the search, the only penalty there; None takes ``l1`` and ``sd``. `tune`
+        always sets it, so that one search serves all penalties of the weights.
     nearest : sequence of int
         How many nearest rows a generalisation must match (the paper's K).
     distance : {"gvdm", "hamming"}

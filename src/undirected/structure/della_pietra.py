@@ -36,7 +36,8 @@ class DellaPietra(SearchLearner):
         Added to the price of each literal beyond a feature's second. There are far more long conjunctions than there are pairs,
         so that more of them look useful by chance.
     search_sd : float or None
-        Standard deviation of the weights' prior during the search; None takes ``sd``.
+        Standard deviation of the weights' prior during the search, the only penalty there; None takes ``l1`` and ``sd``. `tune`
+        always sets it, so that one search serves all penalties of the weights.
     max_length : int or None
         Features have at most so many literals; None sets no limit.
     min_rows : float

@@ -103,7 +103,7 @@ class SearchLearner(Learner):
         if checkpoint is not None:
             check_writable(checkpoint)
         search = Search(
-            data, self.alpha, self.l1, self.sd if self.search_sd is None else self.search_sd, **self.rules(),
+            data, self.alpha, *((self.l1, self.sd) if self.search_sd is None else (0.0, self.search_sd)), **self.rules(),
             tol=self.tol, relearn_every=None if self.relearn_every == "auto" else int(self.relearn_every), relearn_share=self.relearn_share,
             threads=self.threads, memory=self.memory, time_budget=time_budget, progress=self.progress,
             checkpoint=None if checkpoint is None else Checkpoint(Path(checkpoint), self._owner(data)), common=common,
@@ -134,7 +134,7 @@ class SearchLearner(Learner):
         """What a checkpoint depends on."""
         params = lasting_params(self, {"checkpoint", "time_budget", "prune", "bins", "missing"})
         if self.search_sd is not None:
-            del params["sd"]
+            del params["l1"], params["sd"]
         return hashlib.sha256(repr((FORMAT, type(self).__name__, sorted(params.items()), digest(data))).encode()).hexdigest()[:32]
 
     def proposals(
