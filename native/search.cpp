@@ -18,7 +18,7 @@ namespace {
 
 constexpr double FARTHEST = 30;  // weights stay within, where neither prior nor data hold them back
 constexpr int NEWTON_STEPS = 60;
-constexpr std::int64_t WORDS_A_TASK = 64, SCREEN_A_TASK = 128, SCREEN_LEAST = 16;
+constexpr std::int64_t WORDS_A_TASK = 64;
 
 double log_sum(const double* from, std::int64_t stride, std::int32_t n) {
     double high = from[0];
@@ -235,15 +235,19 @@ double Search::best_weight(const Entries& entries, double l1, double ridge, doub
     if (most_gain(pull, second - ridge, ridge) < least) return std::nan("");
     const double side = first > 0 ? 1 : -1;
     double low = side > 0 ? 0 : -FARTHEST, high = side > 0 ? FARTHEST : 0, w = 0;
+    double last = std::numeric_limits<double>::infinity(), before = last;  // lengths of the two last steps
     for (int k = 0; k < NEWTON_STEPS; ++k) {
         if (k) first = slope(w);
         const double uphill = first - l1 * side;
         (uphill > 0 ? low : high) = w;
         double step = uphill / std::max(second, 1e-12);
-        const bool inside = w + step > low && w + step < high;
-        if (!inside) step = (uphill > 0 ? high : low) * 0.5 - w * 0.5;
+        const bool inside = w + step > low && w + step < high, close = inside && std::abs(step) < 1e-3 * (1 + std::abs(w));
+        // Steps that do not shrink go to and fro.
+        if (!close && (!inside || std::abs(step) > before / 2)) step = (uphill > 0 ? high : low) * 0.5 - w * 0.5;
+        before = last;
+        last = std::abs(step);
         w += step;
-        if ((inside && std::abs(step) < 1e-3 * (1 + std::abs(w))) || high - low < 1e-9) break;  // Newton squares the error
+        if (close || high - low < 1e-9) break;  // Newton squares the error
     }
     return w;
 }
@@ -402,120 +406,6 @@ Generalised Search::generalise(const Features& features, const double* together,
         }
         out.literals.insert(out.literals.end(), found[j].literals.begin(), found[j].literals.end());
     }
-    return out;
-}
-
-// The probability of a literal in each of these rows, at most MOST_ROWS.
-void Search::chance(std::int32_t literal, const std::int32_t* rows, std::int64_t n, float* out) const {
-    const std::int32_t v = literal_variable_[literal], state = literal - base_[v];
-    const double* logit = logits_.data() + first_lane_[v] * stride_;
-    if (n_states_[v] != 2) {
-        for (std::int64_t i = 0; i < n; ++i) out[i] = float(std::exp(logit[state * stride_ + rows[i]] - log_sum(logit + rows[i], stride_, n_states_[v])));
-        return;
-    }
-    float odds[MOST_ROWS];
-    for (std::int64_t i = 0; i < n; ++i) odds[i] = float(state ? logit[rows[i]] : -logit[rows[i]]);
-    UNDIRECTED_DISPATCH(chances(odds, n, out));
-}
-
-// Residuals and variances of the extra literals in these rows of a word, times the rows' weights: [row][n_extra].
-void Search::residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residual, float* variance) const {
-    std::int32_t row[64];
-    std::int64_t n = 0;
-    float p[64];
-    for_bits(rows, word * 64, [&](std::int64_t r) { row[n++] = std::int32_t(r); });
-    for (std::int64_t k = 0; k < n_extra; ++k) {
-        chance(extra[k], row, n, p);
-        const std::uint64_t held = columns_[std::int64_t(extra[k]) * n_words_ + word];
-        for (std::int64_t i = 0; i < n; ++i) {
-            const std::int64_t r = row[i] & 63;
-            const float c = row_weight_single_[row[i]];
-            residual[r * n_extra + k] = c * (float(held >> r & 1) - p[i]);
-            variance[r * n_extra + k] = c * p[i] * (1 - p[i]);
-        }
-    }
-}
-
-// Some of the features, and some of the extra literals: those from `at` on.
-void Search::screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, std::int64_t at,
-                         std::int64_t n_all, Screened& out) const {
-    std::vector<Spot> spots(last - first);
-    std::vector<std::vector<std::vector<std::uint8_t>>> states(last - first);
-    for (std::int64_t j = first; j < last; ++j) {
-        const std::int32_t* literals = features.literals + features.start[j];
-        find(literals, features.start[j + 1] - features.start[j], 0, n_words_, spots[j - first]);
-        for (const Part& part : spots[j - first].parts) states[j - first].push_back(allowed(part, literals));
-    }
-    std::vector<float> residual(64 * n_extra), variance(64 * n_extra), sum(n_extra), square(n_extra);
-    std::vector<std::int32_t> held, held_start(65);
-    std::int32_t next[64];
-    std::vector<std::uint64_t> word(n_extra);
-    for (std::int64_t w = 0; w < n_words_; ++w) {
-        std::uint64_t matched = 0, any = 0;
-        for (const Spot& spot : spots) {
-            matched |= spot.match[w];
-            any |= spot.near[w];
-        }
-        any |= matched;
-        if (!any) continue;
-        for (std::int64_t k = 0; k < n_extra; ++k) word[k] = columns_[std::int64_t(extra[k]) * n_words_ + w];
-        // The extra literals that hold in each row: counted, then put down.
-        std::fill(held_start.begin(), held_start.end(), 0);
-        for (std::int64_t k = 0; k < n_extra; ++k) for_bits(word[k] & any, 0, [&](std::int64_t r) { ++held_start[r + 1]; });
-        std::partial_sum(held_start.begin(), held_start.end(), held_start.begin());
-        held.resize(held_start[64]);
-        std::copy_n(held_start.begin(), 64, next);
-        for (std::int64_t k = 0; k < n_extra; ++k) for_bits(word[k] & any, 0, [&](std::int64_t r) { held[next[r]++] = std::int32_t(k); });
-        residuals(w, matched, extra, n_extra, residual.data(), variance.data());
-        for (std::int64_t j = first; j < last; ++j) {
-            const Spot& spot = spots[j - first];
-            double *gradient = out.gradient.data() + j * n_all + at, *curvature = out.curvature.data() + j * n_all + at,
-                   *support = out.support.data() + j * n_all + at;
-            double pull[64] = {}, stiff[64] = {};
-            for (std::size_t q = 0; q < spot.parts.size(); ++q) {
-                const auto& own = states[j - first][q];
-                if (std::count(own.begin(), own.end(), 1) == std::int64_t(own.size())) continue;
-                const std::uint64_t context = spot.match[w] | (spot.near[w] & spot.miss[q * spot.n_words + w]);
-                for_bits(context, 0, [&](std::int64_t r) {
-                    const double p = 1 / (1 + std::exp(-odds(spot.parts[q], own, w * 64 + r)));
-                    pull[r] += ((spot.match[w] >> r & 1) ? 1.0 : 0.0) - p;
-                    stiff[r] += p * (1 - p);
-                });
-            }
-            for_bits(spot.match[w] | spot.near[w], 0, [&](std::int64_t r) {
-                const double c = row_weight_[w * 64 + r], u = c * pull[r], h = c * stiff[r], matched = (spot.match[w] >> r & 1) ? c : 0.0;
-                for (std::int32_t k = held_start[r]; k < held_start[r + 1]; ++k) {
-                    gradient[held[k]] += u;
-                    curvature[held[k]] += h;
-                    support[held[k]] += matched;
-                }
-            });
-            if (!spot.match[w]) continue;
-            std::fill(sum.begin(), sum.end(), 0.0f);
-            std::fill(square.begin(), square.end(), 0.0f);
-            for_bits(spot.match[w], 0, [&](std::int64_t r) {
-                UNDIRECTED_DISPATCH(add_two(residual.data() + r * n_extra, variance.data() + r * n_extra, n_extra, sum.data(), square.data()));
-            });
-            for (std::int64_t k = 0; k < n_extra; ++k) {
-                gradient[k] += sum[k];
-                curvature[k] += square[k];
-            }
-        }
-    }
-}
-
-Screened Search::screen(const Features& features, const std::int32_t* extra, std::int64_t n_extra, int n_threads) const {
-    Screened out;
-    out.gradient.assign(features.n * n_extra, 0.0);
-    out.curvature.assign(features.n * n_extra, 0.0);
-    out.support.assign(features.n * n_extra, 0.0);
-    // Few features are too little for all threads: then each takes a part of the literals.
-    const std::int64_t n_blocks = (features.n + SCREEN_A_TASK - 1) / SCREEN_A_TASK;
-    const std::int64_t n_parts = n_blocks < n_threads ? std::clamp<std::int64_t>(n_extra / SCREEN_LEAST, 1, n_threads) : 1;
-    parallel_for(n_blocks * n_parts, n_threads, [&](std::int64_t t) {
-        const std::int64_t first = t / n_parts * SCREEN_A_TASK, from = t % n_parts * n_extra / n_parts, to = (t % n_parts + 1) * n_extra / n_parts;
-        screen_some(features, first, std::min(features.n, first + SCREEN_A_TASK), extra + from, to - from, from, n_extra, out);
-    });
     return out;
 }
 

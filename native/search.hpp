@@ -90,7 +90,7 @@ private:
     double gain_at(const Entries& entries, double weight, double l1, double ridge) const;
     double matched_weight(const Spot& spot) const;
     static double most_gain(double pull, double curvature, double ridge);
-    void chance(std::int32_t literal, const std::int32_t* rows, std::int64_t n, float* out) const;
+    void residual(std::int32_t literal, const std::int32_t* rows, std::int64_t n, float* out) const;
     void take(const Features& features, std::int64_t first, std::int64_t last, Spot& spot, Side& side) const;
     void lay_out(Side& side, std::int64_t from, std::int64_t to) const;
     void add_slopes(Side& one, Side& other, std::vector<double>& slope) const;
@@ -99,7 +99,7 @@ private:
                std::vector<std::int32_t>& shared) const;
     void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, std::int64_t at,
                      std::int64_t n_all, Screened& out) const;
-    void residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residual, float* variance) const;
+    void residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residuals, float* variances) const;
 
     std::int64_t n_rows_, n_words_, stride_;
     std::int32_t n_variables_, n_literals_;

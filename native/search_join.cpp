@@ -45,7 +45,7 @@ void Search::take(const Features& features, std::int64_t first, std::int64_t las
 void Search::lay_out(Side& side, std::int64_t from, std::int64_t to) const {
     std::fill_n(side.laid.begin(), (to - from) * 64 * 2 * SIDE, 0.0f);
     std::int32_t row[MOST_ROWS];
-    float p[MOST_ROWS];
+    float value[MOST_ROWS];
     for (std::int64_t j = side.first; j < side.last; ++j) {
         const std::uint64_t *match = side.match.data() + (j - side.first) * n_words_, *near = side.near.data() + (j - side.first) * n_words_;
         for (std::int64_t k = side.features->start[j]; k < side.features->start[j + 1]; ++k) {
@@ -54,12 +54,11 @@ void Search::lay_out(Side& side, std::int64_t from, std::int64_t to) const {
             std::int64_t n = 0;
             for (std::int64_t w = from; w < to; ++w)
                 for_bits(match[w] | (near[w] & ~column[w]), w * 64, [&](std::int64_t r) { row[n++] = std::int32_t(r); });
-            chance(literal, row, n, p);
+            residual(literal, row, n, value);
             for (std::int64_t i = 0; i < n; ++i) {
                 float* at = side.laid.data() + (row[i] - from * 64) * 2 * SIDE + (j - side.first);
-                const float c = row_weight_single_[row[i]];
-                at[0] += c * (float(column[row[i] / 64] >> (row[i] % 64) & 1) - p[i]);
-                at[SIDE] += c * p[i] * (1 - p[i]);
+                at[0] += row_weight_single_[row[i]] * value[i];
+                at[SIDE] += row_weight_single_[row[i]] * variance_of(value[i]);
             }
         }
     }
@@ -96,19 +95,18 @@ void Search::add_slopes(Side& one, Side& other, std::vector<double>& slope) cons
 void Search::count_once(std::int32_t literal, const Side& one, std::int64_t j, const Side& other, std::int64_t i, double* slope) const {
     const std::uint64_t* column = columns_.data() + std::int64_t(literal) * n_words_;
     std::int32_t row[MOST_ROWS];
-    float p[MOST_ROWS];
+    float value[MOST_ROWS];
     for (std::int64_t from = 0; from < n_words_; from += MOST_ROWS / 64) {
         std::int64_t n = 0;
         for (std::int64_t w = from; w < std::min(n_words_, from + MOST_ROWS / 64); ++w) {
             const std::int64_t a = j * n_words_ + w, b = i * n_words_ + w;
             for_bits((one.match[a] & other.match[b]) | (one.near[a] & other.near[b] & ~column[w]), w * 64, [&](std::int64_t r) { row[n++] = std::int32_t(r); });
         }
-        chance(literal, row, n, p);
+        residual(literal, row, n, value);
         for (std::int64_t k = 0; k < n; ++k) {
-            const bool matched = column[row[k] / 64] >> (row[k] % 64) & 1;
-            const double c = row_weight_[row[k]], variance = c * p[k] * (1 - p[k]);
-            slope[0] -= c * (matched ? 1 - p[k] : p[k]);
-            slope[1] += matched ? -variance : variance;
+            const double sign = value[k] > 0 ? -1 : 1, c = sign * row_weight_[row[k]];  // above zero where the join matches
+            slope[0] += c * value[k];
+            slope[1] += c * variance_of(value[k]);
         }
     }
 }

@@ -125,7 +125,7 @@ struct PySearch {
     }
 
     nb::object join(In<std::int64_t> start, In<std::int32_t> literals, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1,
-                    double ridge, In<double> price, int n_threads) {
+                    double ridge, In<double> price, int n_threads) const {
         const Features given = features(start, literals);
         check(literals, search.n_literals());
         expect(first >= 0 && first <= last && last <= given.n, "which features to join");

@@ -1,6 +1,7 @@
 // What the parts of the search for features share.
 #pragma once
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -12,6 +13,9 @@ template <class Visit>
 void for_bits(std::uint64_t word, std::int64_t first_row, const Visit& visit) {
     for (; word; word &= word - 1) visit(first_row + std::countr_zero(word));
 }
+
+// Of a literal with this residual.
+inline float variance_of(float residual) { return std::abs(residual) * (1 - std::abs(residual)); }
 
 struct Search::Spot {
     std::vector<Part> parts;

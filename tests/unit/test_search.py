@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from sklearn.base import clone
 from undirected import BLM, BUSL, DTBLM, Dataset, DellaPietra, Domain, FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, tune
 from undirected.cli.common import Progress
 from undirected.errors import DataError, FormatError, ParameterError, Unconverged
+from undirected.kernels import backend, reference
 from undirected.structure import blm as blm_module
 from undirected.structure import busl as busl_module
 from undirected.structure import search as search_module
@@ -167,7 +168,9 @@ def test_states_that_exclude_each_other_are_found(min_rows):
     assert all(weight < -1 for weight in pairs.values())
 
 
-@pytest.mark.parametrize("learner", [BLM(alpha=0.1, initial="positive"), DellaPietra(alpha=0.1)])
+@pytest.mark.parametrize(
+    "learner", [BLM(alpha=0.1, initial="positive"), BLM(alpha=0.1, initial="positive", start="learned"), DellaPietra(alpha=0.1)]
+)
 def test_features_that_match_too_few_rows_stay_outside(learner, triple):
     some = triple.subset(np.arange(200))
     support = {}
@@ -190,7 +193,7 @@ def test_a_surcharge_is_for_literals_beyond_the_second(triple):
     assert cheap.score == dear.score
     pairs = DellaPietra(alpha=2, max_length=2).fit(triple).network_
     assert DellaPietra(alpha=2, surcharge=1e6).fit(triple).network_.features == pairs.features
-    assert len(DellaPietra(alpha=2, surcharge=5).fit(triple).network_.features.lengths) != len(pairs.features)
+    assert DellaPietra(alpha=2, surcharge=5).fit(triple).network_.features != pairs.features
 
 
 def test_features_are_joined_with_features_where_extensions_fail():
@@ -227,6 +230,55 @@ def test_joins_of_many_features_are_those_that_gain(sizes):
     expected = {join: gain for join, gain in zip(joins, search.gains(joins)[1].tolist(), strict=True) if gain > 1e-6}
     assert len(expected) > 50
     assert found == pytest.approx(expected, abs=1e-5)
+    search.threads = 1
+    assert found == {c.feature: c.gain for c in Conjunctions(search, None)._joined(search)}
+
+
+@pytest.mark.parametrize("n_features", [3, 200])
+def test_screening_is_the_same_for_any_number_of_threads(n_features):
+    """60 literals, for which threads part the literals or the features: equal to the bit, and to the NumPy kernel in single precision."""
+    rng = np.random.default_rng(3)
+    data = Dataset(Domain.from_sizes([2, 3] * 20), rng.integers(0, [2, 3] * 20, (700, 40)), rng.choice([0.5, 1.0, 2.0], 700))
+    base, extra = data.domain.base, np.concatenate([np.arange(a + 1, b) for a, b in pairwise(data.domain.base)]).astype(np.int32)
+    features = FeatureSet.from_lists([[int(base[v]) + 1 for v in rng.choice(40, 2, replace=False)] for _ in range(n_features)], data.domain)
+    weights = rng.normal(size=len(features))
+
+    def screened(module, threads):
+        kernel = module.Search(data.distinct.columns, data.domain.n_states, data.distinct.weights)
+        kernel.load(features.start, features.literals, weights, 1)
+        return kernel.screen(features.start, features.literals, extra, threads)
+
+    alone = screened(backend().module, 1)
+    for threads in (2, 5):
+        np.testing.assert_array_equal(screened(backend().module, threads), alone)
+    np.testing.assert_allclose(alone, screened(reference, 1), atol=1e-3)
+
+
+@pytest.mark.parametrize("module", [backend().module, reference])
+def test_the_best_weight_is_found_where_the_odds_are_steep(module):
+    """Rows that nearly match, each held back by the odds of one literal: Newton's steps alone go to and fro there."""
+    for n_rows in (2, 5, 20, 60):
+        for odds in np.arange(0, 8, 0.37):
+            data = Dataset(Domain.from_sizes([2, 2]), np.tile([0, 1], (n_rows, 1)))
+            kernel = module.Search(data.distinct.columns, data.domain.n_states, data.distinct.weights)
+            kernel.load(np.array([0, 1]), np.array([A], np.int32), np.array([odds]), 1)
+            nobody = (np.array([-1], np.int32), np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
+            weight, gain, _ = kernel.gains(np.array([0, 2]), np.array([A, B], np.int32), *nobody, 0.0, 0.0, 1.0, np.zeros(5), True, 1)
+            best = minimize_scalar(
+                lambda w, n=n_rows, q=odds: n * np.logaddexp(0, q + w) + w * w / 2, bounds=(-30, 30), options={"xatol": 1e-9}
+            )
+            assert gain[0] == pytest.approx(n_rows * np.logaddexp(0, odds) - best.fun, abs=1e-4)
+            assert weight[0] == pytest.approx(best.x, abs=1e-2)
+
+
+@pytest.mark.parametrize("grid", [{"search_sd": [None]}, {}])
+def test_a_tuning_never_searches_without_a_prior_of_its_own(grid, triple):
+    """Where none is named it is that of the learner, or 1 where that has none; a fit of the settings it reports searches alike."""
+    train, valid = triple.subset(np.arange(1500)), triple.subset(np.arange(1500, 2500))
+    for learner, expected in ((DellaPietra(sd=0.5), 0.5), (DellaPietra(l1=1, sd=float("inf")), 1.0)):
+        tuned = tune(learner, {"alpha": [1.0], "sd": [0.1], **grid}, train, valid)
+        assert tuned.settings["search_sd"] == expected
+        assert DellaPietra(**tuned.settings).fit(train).network_.features == tuned.learner.network_.features
 
 
 def test_blankets_are_found_once_for_all_settings(triple, monkeypatch):

@@ -244,16 +244,20 @@ def _best_weight(entries: tuple[Array, Array, Array], l1: float, ridge: float) -
             return 0.0
         side = np.sign(first)
         low, high = (0.0, high) if side > 0 else (low, 0.0)
+    last = before = np.inf  # lengths of the two last steps
     for _ in range(60):
         first, second = slope(w)
         first -= l1 * side
         low, high = (w, high) if first > 0 else (low, w)
         step = first / max(second, 1e-12)
-        if not low < w + step < high:
+        inside = low < w + step < high
+        close = inside and abs(step) < 1e-7 * (1 + abs(w))
+        if not close and (not inside or abs(step) > before / 2):  # steps that do not shrink go to and fro
             step = ((high if first > 0 else low) - w) / 2
-        if abs(step) < 1e-7 * (1 + abs(w)) or high - low < 1e-9:
-            break
+        before, last = last, abs(step)
         w += step
+        if close or high - low < 1e-9:
+            break
     return w
 
 

@@ -39,7 +39,7 @@ class BLM(SearchLearner):
         Price of a literal in the score; the larger, the smaller the network.
     search_sd : float or None
         Standard deviation of the weights' prior during the search, the only penalty there; None takes ``l1`` and ``sd``. `tune`
-        always sets it, so that one search serves all penalties of the weights.
+        always sets it (to 1 where ``sd`` is infinite), so that one search serves all penalties of the weights.
     nearest : sequence of int
         How many nearest rows a generalisation must match (the paper's K).
     distance : {"gvdm", "hamming"}
@@ -48,7 +48,7 @@ class BLM(SearchLearner):
         GVDM's exponent (the paper's Q).
     start : {"waiting", "learned"}
         ``waiting``: a feature is outside the network until it, or one of its generalisations, improves the score by entering.
-        ``learned``: all are inside from the beginning, with weights learned, as in the paper.
+        ``learned``: all that match ``min_rows`` are inside from the beginning, with weights learned, as in the paper.
     initial : {"auto", "all", "positive"}
         Rows as all literals, or only true ones (two states only); ``auto`` takes the shorter.
     min_rows : float
@@ -181,7 +181,7 @@ def bottom_up(
     generaliser = Generaliser(search, nearest, distance, power)
     if state is None:
         given = list(initial())
-        search.begin(() if waiting else given)
+        search.begin(() if waiting else search.admitted(given))
         order: list[Feature | None] = [*given]
         outside: list[Feature] = []  # passed over
         position, moves = 0, 0

@@ -17,7 +17,8 @@ from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner, check_price, check_rows
 
 SCREENED = 256  # features extended in one call
-BLOCK, JOINED = 128, 40_000_000_000  # features joined with others in one call: at least so many; pairs of them, times rows
+BLOCK = 128  # features that are joined with others together
+JOINED = 10_000_000_000  # pairs of features joined in one call, times rows
 SLACK = 0.25  # a candidate is scored exactly if its quadratic gain is at least this part of its price
 
 
@@ -37,7 +38,7 @@ class DellaPietra(SearchLearner):
         so that more of them look useful by chance.
     search_sd : float or None
         Standard deviation of the weights' prior during the search, the only penalty there; None takes ``l1`` and ``sd``. `tune`
-        always sets it, so that one search serves all penalties of the weights.
+        always sets it (to 1 where ``sd`` is infinite), so that one search serves all penalties of the weights.
     max_length : int or None
         Features have at most so many literals; None sets no limit.
     min_rows : float
@@ -172,8 +173,8 @@ class Conjunctions:
         """Features of the network joined with each other; where one adds a single literal to the other, that is an extension."""
         long = [f for f in search.weights if len(f) > 1]
         flat = FeatureSet.from_normalised(long, search.domain)
-        step = max(BLOCK, JOINED // max(1, search.data.n_distinct * len(long)))
-        for at in range(1, len(long), step):
+        step = BLOCK * max(1, JOINED // max(1, search.data.n_distinct * len(long) * BLOCK))
+        for at in range(0, len(long), step):
             these = (at, min(at + step, len(long)), self.most, search.min_rows)
             found = search.kernel.join(flat.start, flat.literals, *these, search.l1, search.ridge, search.price, search.threads)
             start, literals, weights, gains, n = found

@@ -137,10 +137,17 @@ class Search:
         self.weights = dict.fromkeys((f for f in both if f), 0.0)
         self.relearn(cold=True)
 
+    def admitted(self, features: Sequence[Feature]) -> Iterable[Feature]:
+        """Those that match enough rows to enter."""
+        if self.min_rows <= 0:
+            return features
+        support = FeatureSet.from_normalised(list(features), self.domain).support(self.data)
+        return (f for f, n in zip(features, support.tolist(), strict=True) if n >= self.min_rows)
+
     def begin_bare(self) -> None:
         """The atomic features with weights of zero, at no cost."""
         self.weights, self.n_literals = dict.fromkeys(self.atoms, 0.0), len(self.atoms)
-        self.score = -self.kernel.loss(self.threads) - self.price[1] * self.n_literals
+        self.score = -self.kernel.loss(self.threads) - float(self.price[1]) * self.n_literals
         self.note()
 
     def relearn(self, cold: bool = False) -> None:
@@ -203,19 +210,9 @@ class Search:
         new, old = FeatureSet.from_normalised(list(candidates), self.domain), FeatureSet.from_normalised(list(owners), self.domain)
         held = np.array([self.weights[f] for f in owners], dtype=float)
         weights, gains, present = self.kernel.gains(
-            new.start,
-            new.literals,
-            owner,
-            old.start,
-            old.literals,
-            held,
-            self.min_rows,
-            self.l1,
-            self.ridge,
-            self.price,
-            False,
-            self.threads,
-        )
+            new.start, new.literals, owner, old.start, old.literals, held,
+            self.min_rows, self.l1, self.ridge, self.price, False, self.threads,
+        )  # fmt: skip
         self.trace.n_scored += len(candidates) + len(owners)
         return weights, gains, present
 

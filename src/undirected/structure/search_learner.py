@@ -147,7 +147,8 @@ class SearchLearner(Learner):
         for values in itertools.product(*structural.values()):
             settings = dict(zip(structural, values, strict=True))
             left = self._left(began)
-            settings.setdefault("search_sd", self.sd if self.search_sd is None else self.search_sd)
+            if settings.setdefault("search_sd", self.search_sd) is None:
+                settings["search_sd"] = 1.0 if self.sd == float("inf") else self.sd
             one = clone(self).set_params(**settings, time_budget=left)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Unconverged)  # told by the proposal
