@@ -16,7 +16,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 
-from undirected import BLM, BUSL, DTBLM, Dataset, DellaPietra, Domain, FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, tune
+from undirected import BLM, BUSL, DTBLM, DTSL, Dataset, DellaPietra, Domain, FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, tune
 from undirected.cli.common import Progress
 from undirected.errors import DataError, FormatError, ParameterError, Unconverged
 from undirected.kernels import backend, reference
@@ -432,6 +432,17 @@ def test_larger_trees_only_where_kappa_is_not_given(triple):
     grid = {"alpha": [5.0], "sd": [1.0]}
     assert {row["kappa"] for row in tune(DTBLM(kappa=0.001), grid, train, valid, refine=False).rows} == {0.001}
     assert len({row["kappa"] for row in tune(DTBLM(kappa="auto"), grid, train, valid, refine=False).rows}) == 2
+
+
+def test_where_the_trees_take_all_the_time_their_features_are_kept(triple, monkeypatch):
+    train, valid = triple.subset(np.arange(1500)), triple.subset(np.arange(1500, 2500))
+    own = {"conversion": ["prune"], "kappa": [0.1], "sd": [1.0]}
+    trees = tune(DTSL(), own, train, valid, refine=False).learner.network_
+    monkeypatch.setattr(DTBLM, "_left", lambda self, began: 0.0)
+    tuned = tune(DTBLM(time_budget=1000), {"search_sd": [0.1], "alpha": [0.5, 2.0], **own}, train, valid, refine=False)
+    assert len(trees.features) > 5
+    assert tuned.learner.network_.features == trees.features
+    assert not tuned.complete
 
 
 @pytest.mark.parametrize("learner", [BLM(), DellaPietra(l1=4)])

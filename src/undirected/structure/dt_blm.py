@@ -136,6 +136,10 @@ class DTBLM(SearchLearner):
         if chosen and best["kappa"][0] * LARGER <= 1:
             best["kappa"].append(best["kappa"][0] * LARGER)
         seconds = found.seconds
+        if self._left(began) == 0:  # not a moment for a search: what it would have started from
+            first = {name: values[0] for name, values in {**grid, **best}.items() if name not in WEIGHT_SETTINGS}
+            yield Proposal(first, found.features, seconds, complete=False, cut=True)
+            return
         rest = clone(self).set_params(time_budget=self._left(began))  # what a ledger has saved is left for the searches
         for proposal in SearchLearner.proposals(rest, data, valid, {**grid, **best}, ledger, search_tol):
             spent = None if proposal.seconds is None else proposal.seconds + seconds
