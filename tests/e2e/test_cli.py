@@ -236,7 +236,8 @@ def wait_for_work(pid, seconds):
 def test_interrupt_still_writes(tmp_path):
     command = [sys.executable, "-c", "from undirected.cli.main import main; main()"]
     command += ["learn", "digits", "--n-generated", "400000", "--sd", "inf", "--tol", "1e-15", "-o", "net.json", "--json"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # a shell's background jobs are deaf to it
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard) as process:
         try:
             wait_for_work(process.pid, 12)
             assert process.poll() is None

@@ -52,7 +52,8 @@ class DTBLM(SearchLearner):
     -----
     Lowd and Davis, "Improving Markov Network Structure Learning Using Decision Trees", JMLR 15, 2014, Section 5, Algorithms 3
     and 4. `tune` first tunes `DTSL` on its own and starts from the features of its best setting, as in the paper, and, where
-    ``kappa`` is ``auto``, also from those of larger trees (ten times the ``kappa`` chosen) converted the same way.
+    ``kappa`` is ``auto``, also from those of larger trees (ten times the ``kappa`` chosen) converted the same way. Where that takes
+    the whole time budget, the trees' features are what it ends with.
 
     Deviations: besides the larger trees, those of `BLM` but the first; a literal that excludes a state stays or goes with the
     other literals on its variable.
