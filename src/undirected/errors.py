@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
 
 
@@ -42,6 +43,12 @@ class MissingExtra(UndirectedError, ImportError):
     exit_code = 2
 
 
+class NothingFound(UndirectedError, RuntimeError):
+    """A search that found nothing within its limits, which proves nothing."""
+
+    exit_code = 6
+
+
 class DownloadError(UndirectedError, OSError):
     """A data set that could not be fetched whole and unaltered."""
 
@@ -50,11 +57,15 @@ class Unconverged(UserWarning):
     """Weights were returned before the requested tolerance was reached."""
 
 
+class TableWarning(UserWarning):
+    """Something about a table that its reader should know: columns left out, or columns that look like identifiers."""
+
+
 class GenerationStopped(UserWarning):
     """A learner could not generate as many candidates as it was asked to."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """' Did you mean ...?' with the closest known names, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    close = difflib.get_close_matches(name[:100], [k for k in itertools.islice(known, 2000) if len(k) <= 100], n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""

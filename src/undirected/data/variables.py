@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +14,11 @@ from undirected.errors import DataError, did_you_mean
 from undirected.kernels.types import Array
 
 MAX_STATES = 30_000
+MAX_LITERALS = 1 << 22  # of a domain: more declared states than this are refused before anything is built
 MISSING_STATE = "?"
+TRUTH = ("False", "True")  # the states of a column of truth values, however they were written
+_TRUTH_CODES = {"0": 0, "1": 1, **{form(word): code for code, word in enumerate(TRUTH) for form in (str, str.lower, str.upper)}}
+_UNSHOWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True)
@@ -20,12 +26,13 @@ class Variable:
     """A column: its name and its states, the first of which is the reference.
 
     A numeric column also has ``edges``, the cuts between its bins, learned on training data; state ``i`` then holds the
-    values above ``edges[i - 1]`` and up to ``edges[i]``.
+    values above ``edges[i - 1]`` and up to ``edges[i]``. ``ordered`` tells that the table declared its states as ordered.
     """
 
     name: str
     states: tuple[str, ...]
     edges: tuple[float, ...] | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         if not self.states:
@@ -36,11 +43,19 @@ class Variable:
                 "drop it (an identifier?) or read it as a number"
             )
         if len(set(self.states)) != len(self.states):
-            raise DataError(f"variable {self.name!r} has a state twice; state names must differ")
+            raise DataError(f"variable {self.name!r} has the state {first_repeated(self.states)!r} twice; state names must differ")
+        check_showable(self.name, "a variable's name")
+        check_showable("\n".join(self.states), f"a state of variable {self.name!r}")
+
+    @functools.cached_property
+    def has_order(self) -> bool:
+        """Whether the order of the states means something: declared, bins, or numbers."""
+        return self.ordered or self.edges is not None or all(as_number(state) is not None for state in self.states)
 
     @functools.cached_property
     def _index(self) -> dict[str, int]:
-        return {state: i for i, state in enumerate(self.states)}
+        codes = _TRUTH_CODES if self.states in (TRUTH, ("0", "1")) else {}
+        return codes | {state: i for i, state in enumerate(self.states)}
 
     def find(self, state: str) -> int | None:
         """The code of a state, or None."""
@@ -67,16 +82,17 @@ class Domain:
         self.named = named
         self._position = {v.name: i for i, v in enumerate(self.variables)}
         if len(self._position) != len(self.variables):
-            names = [v.name for v in self.variables]
-            twice = next(n for n in names if names.count(n) > 1)
-            raise DataError(f"two columns are called {twice!r}; rename one of them")
+            raise DataError(f"two columns are called {first_repeated(self.names)!r}; rename one of them")
+        check_n_literals(sum(len(v.states) for v in self.variables))
         self.n_states = np.array([len(v.states) for v in self.variables], dtype=np.int32)
         self.base = np.concatenate([[0], np.cumsum(self.n_states)]).astype(np.int32)
 
     @classmethod
     def from_sizes(cls, sizes: Iterable[int]) -> Domain:
         """Variables without names whose states are 0, 1, ..."""
-        return cls((Variable(f"v{i}", tuple(map(str, range(k)))) for i, k in enumerate(sizes)), named=False)
+        sizes = list(sizes)
+        check_n_literals(sum(sizes))
+        return cls((Variable(f"v{i}", numbered_states(k)) for i, k in enumerate(sizes)), named=False)
 
     def __len__(self) -> int:
         return len(self.variables)
@@ -120,6 +136,30 @@ class Domain:
         if position is None:
             raise DataError(f"there is no variable {name!r}.{did_you_mean(name, self._position)}")
         return position
+
+
+@functools.lru_cache(maxsize=64)
+def numbered_states(n: int) -> tuple[str, ...]:
+    """The states 0, 1, ... as texts; variables of the same size share them."""
+    return tuple(map(str, range(n)))
+
+
+def check_n_literals(n: int) -> None:
+    """Raises where variables have more states in all than a domain may have."""
+    if n > MAX_LITERALS:
+        raise DataError(f"the variables have {n:,} states in all, more than {MAX_LITERALS:,}; leave out columns of many states")
+
+
+def check_showable(text: str, what: str) -> None:
+    """Raises for characters that break terminals and files: control characters and halves of surrogate pairs."""
+    found = _UNSHOWABLE.search(text)
+    if found is not None:
+        raise DataError(f"{what} holds the character U+{ord(found[0]):04X}, which cannot be shown or saved; rename it")
+
+
+def first_repeated(names: Iterable[str]) -> str:
+    """The first name that occurs more than once; there must be one."""
+    return next(name for name, n in Counter(names).items() if n > 1)
 
 
 def sort_states(states: Iterable[str]) -> list[str]:
