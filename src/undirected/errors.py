@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
 
 
 class UndirectedError(Exception):
@@ -69,3 +72,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """' Did you mean ...?' with the closest known names, or nothing."""
     close = difflib.get_close_matches(name[:100], [k for k in itertools.islice(known, 2000) if len(k) <= 100], n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+
+
+def check_number(name: str, value: Any, least: float, most: float = math.inf, *, above: bool = False, whole: bool = False) -> None:
+    """Raise unless a parameter is a number (a ``whole`` one) from ``least`` (or ``above`` it) to ``most``."""
+    kind = Integral if whole else Real
+    if isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most and not (above and value == least):
+        return
+    low = f"above {least:g}" if above else f"of at least {least:g}"
+    high = f" and at most {most:g}" if math.isfinite(most) else ""
+    raise ParameterError(f"{name}={value!r}: a {'whole ' * whole}number {low}{high} is needed")
+
+
+def check_work(threads: Any = None, memory: Any = 1, time_budget: Any = None, seed: Any = 0) -> None:
+    """Raise where the limits of a computation make no sense: cores, bytes, seconds, seed."""
+    if threads is not None:
+        check_number("threads", threads, 1, 4096, whole=True)
+    check_number("memory", memory, 0, 1 << 62)
+    if time_budget is not None:
+        check_number("time_budget", time_budget, 0)
+    check_number("seed", seed, 0, 2**63 - 1, whole=True)

@@ -17,7 +17,7 @@ evidence_options = common.options(
     click.option("--soft", multiple=True, metavar="VAR=P,P", help="Likelihoods in the order of the states: --soft test=0.2,0.9"),
 )
 work_options = common.options(
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For everything that is drawn."),
+    click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For everything that is drawn."),
     click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all); the result is the same for any number."),
     click.option("--memory", type=common.Bytes(), default="2GiB", show_default=True, help="Memory that exact tables may take."),
 )

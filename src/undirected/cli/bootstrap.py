@@ -29,7 +29,7 @@ Examples:
 )
 @learners.learner_options
 @common.weight_options
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed, the same resamples.")
+@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="The same seed, the same resamples.")
 @common.read_options
 @common.domain_options
 @common.compute_options

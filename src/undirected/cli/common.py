@@ -94,12 +94,40 @@ output_options = options(
     click.option("--debug", is_flag=True, help="A traceback where something goes wrong."),
 )
 
+class Names(click.ParamType):  # type: ignore[type-arg]
+    """Names with commas between them; one that holds a comma stands in double quotes."""
+
+    name = "A,B,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        import csv
+
+        names = tuple(name.strip() for name in next(csv.reader([str(value)], skipinitialspace=True), []) if name.strip())
+        if not names:
+            self.fail(f"{value!r} names nothing; write names with commas between them", param, ctx)
+        return names
+
+
 read_options = options(
     click.option(
         "--format", "format_", type=click.Choice(["csv", "tsv", "basket", "libra", "parquet", "npz"]), help="Override the suffix."
     ),
     click.option("--header/--no-header", default=None, help="Whether the first line holds names (default: found out)."),
+    click.option("--encoding", metavar="NAME", help="How bytes are text, for instance latin-1 (default: UTF-8)."),
+    click.option("--decimal", type=click.Choice([",", "."]), help="The mark in decimal numbers (default: found out)."),
+    click.option("--na", multiple=True, metavar="TEXT", help="One more text that means a missing cell: --na 99 --na ."),
+    click.option("--drop", multiple=True, metavar="COL", help="Leave out a column; may be repeated."),
+    click.option("--columns", type=Names(), help="Take only these columns."),
     missing_option,
+    click.option(
+        "--unknown",
+        type=click.Choice(["error", "missing"]),
+        default="error",
+        show_default=True,
+        help="States that the network does not know: an error, or missing cells.",
+    ),
 )
 
 domain_options = options(
@@ -108,6 +136,8 @@ domain_options = options(
     click.option("--numeric", multiple=True, metavar="COL", help="Take a column as numbers, even if it has few values."),
     click.option("--domain-from", metavar="DATA", help="Add the states of another table to the domain."),
 )
+
+seed_type = click.IntRange(0, 2**63 - 1)
 
 compute_options = options(
     click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all); the result is the same for any number."),
@@ -144,13 +174,16 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
+READING = ("format_", "header", "encoding", "decimal", "na", "drop", "columns", "missing", "unknown")  # what `read_options` gives
+
+
 def read_table(
-    data: str, quiet: bool, *, domain: Any = None, format_: str | None, header: bool | None, missing: str, **how: Any
+    data: str, quiet: bool, *, domain: Any = None, format_: str | None, missing: str, columns: tuple[str, ...] | None, **how: Any
 ) -> Dataset:
     """Read a DATA argument and tell what was done to missing cells."""
     from undirected.data.readers import read_data
 
-    raw = read_data(data, domain=domain, format=format_, header=header, **how)
+    raw = read_data(data, domain=domain, format=format_, columns=columns, **how)
     table = raw.resolve_missing(missing)
     if raw.has_missing and missing != "error":
         cells = int((raw.codes < 0).sum())
@@ -165,7 +198,14 @@ def read_table(
 
 def known_domain_options(reading: dict[str, Any]) -> dict[str, Any]:
     """Of the options for reading a table, those that matter when its domain is given."""
-    return {name: reading[name] for name in ("format_", "header", "missing")}
+    return {name: reading[name] for name in READING}
+
+
+def reading_of(options: dict[str, Any]) -> Any:
+    """The options for reading a table as `undirected.data.readers.read_raw` takes them."""
+    from undirected.data.readers import Reading
+
+    return Reading(*(options[name] for name in READING[:7]))
 
 
 @contextmanager

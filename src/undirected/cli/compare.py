@@ -34,7 +34,7 @@ Examples:
 @click.option("--threads", type=click.IntRange(1, 4096), help="Cores for each of them (default: all, divided by --jobs).")
 @click.option("--time-budget", type=common.Seconds(), help="After this long a cell's search tries no further structure.")
 @click.option("--cmll-splits", type=click.IntRange(0), default=1, show_default=True, help="Random splits for CMLL; 0 leaves it out.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For dividing tables and drawing rows.")
+@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For dividing tables and drawing rows.")
 @click.option("--bins", type=click.IntRange(2), default=4, show_default=True, help="Bins for numeric columns.")
 @common.missing_option
 @common.memory_option

@@ -40,7 +40,7 @@ Examples:
 @click.option("--grid", type=click.Choice(["quick", "paper"]), default="quick", show_default=True, help="What --tune tries.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Where --tune keeps finished settings, to go on after an interruption.")
 @click.option("--valid", metavar="DATA|FRACTION", help="Validation data, or a fraction of the rows to set aside, to score afterwards.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed, the same network.")
+@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="The same seed, the same network.")
 @common.read_options
 @common.domain_options
 @common.compute_options

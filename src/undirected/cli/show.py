@@ -41,7 +41,7 @@ class Metrics(click.ParamType):  # type: ignore[type-arg]
 @click.option("--by-variable", is_flag=True, help="Also the mean PLL of each variable.")
 @click.option("--split", type=click.Choice(["random", "contiguous", "every"]), default="random", show_default=True, help="Groups for cmll.")
 @click.option("--sweeps", type=click.IntRange(2), default=1000, show_default=True, help="Of Gibbs sampling, where cmll is not exact.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For the groups of cmll, and for sampling.")
+@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For the groups of cmll, and for sampling.")
 @common.read_options
 @click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all).")
 @common.output_options
@@ -53,19 +53,17 @@ def score(
     split: str,
     sweeps: int,
     seed: int,
-    format_: str | None,
-    header: bool | None,
-    missing: str,
     threads: int | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
+    **reading: Any,
 ) -> None:
     """Score NETWORK on DATA: means over rows, higher is better; npll and ncmll are per variable."""
     from undirected import formats
 
     model = formats.load(network)
-    table = common.read_table(data, quiet, domain=model.domain, format_=format_, header=header, missing=missing)
+    table = common.read_table(data, quiet, domain=model.domain, **reading)
     table.require_complete("scoring")
     values: dict[str, Any] = {}
     lines: list[str] = []

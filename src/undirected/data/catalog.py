@@ -22,9 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
+from undirected.data.arrays import binary_table
 from undirected.data.dataset import Dataset
+from undirected.data.delimited import parse_digits
+from undirected.data.npz import SPLITS, npz_splits, read_npz
 from undirected.data.raw import RawTable
-from undirected.data.readers import SPLITS, binary_table, npz_splits, parse_digits, read_data, read_npz, read_raw
+from undirected.data.readers import Reading, read_data, read_raw
 from undirected.data.variables import Variable
 from undirected.errors import DataError, DownloadError, did_you_mean
 
@@ -120,7 +123,7 @@ def raw(name: str, split: str = "train") -> RawTable:
         if local.suffix == ".npz":
             table = read_npz(local, split)
         elif split == "train":
-            table = read_raw(local, header=True)
+            table = read_raw(local, Reading(header=True))
         else:
             raise DataError(f"{name} is one table without a {split} split; use {name!r} alone")
         table.source = f"{name}:{split}"

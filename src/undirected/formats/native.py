@@ -22,6 +22,8 @@ def dumps(network: MarkovNetwork) -> str:
         entry: dict[str, Any] = {"name": v.name, "states": list(v.states)}
         if v.edges is not None:
             entry["edges"] = list(v.edges)
+        if v.ordered:
+            entry["ordered"] = True
         variables.append(entry)
     head = {"format": FORMAT, "version": VERSION, "named": network.domain.named, "variables": variables}
     rows = [
@@ -87,12 +89,13 @@ def _variable(entry: Any, where: str) -> Variable:
     name = _expect(entry.get("name"), str, f"{where}: name")
     states = tuple(_expect(s, str, f"{where}: states") for s in _expect(entry.get("states"), list, f"{where}: states"))
     edges = entry.get("edges")
+    ordered = _expect(entry.get("ordered", False), bool, f"{where}: ordered")
     if edges is None:
-        return Variable(name, states)
+        return Variable(name, states, ordered=ordered)
     cuts = tuple(_number(x, f"{where}: edges") for x in _expect(edges, list, f"{where}: edges"))
     if len(cuts) >= len(states) or any(a >= b for a, b in zip(cuts, cuts[1:], strict=False)):
         raise FormatError(f"{where}: edges must rise and be fewer than the states")
-    return Variable(name, states, cuts)
+    return Variable(name, states, cuts, ordered)
 
 
 def _number(value: Any, where: str) -> float:

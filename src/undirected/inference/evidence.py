@@ -118,7 +118,7 @@ def take(domain: Domain, given: Given, v: int, value: Any) -> None:
     states = value if isinstance(value, list | tuple | AbstractSet) else [value]
     keep = np.zeros(k, dtype=bool)
     for state in states:
-        keep[state_code(variable, int(state) if isinstance(state, bool | np.bool_) else state)] = True
+        keep[state_code(variable, state)] = True
     given.allowed[first : first + k] &= keep
 
 

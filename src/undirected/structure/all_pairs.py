@@ -38,8 +38,9 @@ class AllPairs(Learner):
         memory: int = MEMORY,
         time_budget: float | None = None,
         progress: Any = None,
+        domain: Any = None,
     ) -> None:
-        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress)
+        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress, domain)
 
     def propose(self, data: Dataset) -> FeatureSet:
         return FeatureSet.all_pairs(data.domain)

@@ -51,6 +51,8 @@ class BUSL(SearchLearner):
         Leave features of weight zero out of the network (atomic ones stay).
     bins, missing
         As in `undirected.read_data`.
+    domain : Domain, Dataset, MarkovNetwork or path of a network, optional
+        The variables and states to code tables with, so that rows with states that the training rows lack can be scored.
 
     Attributes
     ----------
@@ -100,10 +102,11 @@ class BUSL(SearchLearner):
         memory: int = MEMORY,
         time_budget: float | None = None,
         progress: Any = None,
+        domain: Any = None,
     ) -> None:
         super().__init__(
-            alpha, search_sd, relearn_every, checkpoint, l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress
-        )
+            alpha, search_sd, relearn_every, checkpoint, l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress, domain,
+        )  # fmt: skip
         self.test_level = test_level
         self.max_length = max_length
 

@@ -56,6 +56,8 @@ class DellaPietra(SearchLearner):
         Leave features of weight zero out of the network (atomic ones stay).
     bins, missing
         As in `undirected.read_data`.
+    domain : Domain, Dataset, MarkovNetwork or path of a network, optional
+        The variables and states to code tables with, so that rows with states that the training rows lack can be scored.
 
     Attributes
     ----------
@@ -114,10 +116,11 @@ class DellaPietra(SearchLearner):
         memory: int = MEMORY,
         time_budget: float | None = None,
         progress: Any = None,
+        domain: Any = None,
     ) -> None:
         super().__init__(
-            alpha, search_sd, relearn_every, checkpoint, l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress
-        )
+            alpha, search_sd, relearn_every, checkpoint, l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress, domain,
+        )  # fmt: skip
         self.surcharge = surcharge
         self.max_length = max_length
         self.min_rows = min_rows

@@ -32,6 +32,8 @@ class DTL1(Learner):
         Leave features of weight zero out of the network (atomic ones stay).
     bins, missing
         As in `undirected.read_data`.
+    domain : Domain, Dataset, MarkovNetwork or path of a network, optional
+        The variables and states to code tables with, so that rows with states that the training rows lack can be scored.
 
     Attributes
     ----------
@@ -72,9 +74,10 @@ class DTL1(Learner):
         memory: int = MEMORY,
         time_budget: float | None = None,
         progress: Any = None,
+        domain: Any = None,
         random_state: Any = 0,
     ) -> None:
-        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress)
+        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress, domain)
         self.conversion = conversion
         self.kappa = kappa
         self.min_rows = min_rows

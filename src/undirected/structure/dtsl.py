@@ -52,6 +52,8 @@ class DTSL(Learner):
         Leave features of weight zero out of the network (atomic ones stay).
     bins, missing
         As in `undirected.read_data`.
+    domain : Domain, Dataset, MarkovNetwork or path of a network, optional
+        The variables and states to code tables with, so that rows with states that the training rows lack can be scored.
     random_state : int, RandomState or None
         For the rows set aside by ``kappa="auto"``.
 
@@ -102,9 +104,10 @@ class DTSL(Learner):
         memory: int = MEMORY,
         time_budget: float | None = None,
         progress: Any = None,
+        domain: Any = None,
         random_state: Any = 0,
     ) -> None:
-        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress)
+        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress, domain)
         self.conversion = conversion
         self.kappa = kappa
         self.min_rows = min_rows

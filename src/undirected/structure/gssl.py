@@ -47,6 +47,8 @@ class GSSL(Learner):
         Leave features of weight zero out of the network (atomic ones stay).
     bins, missing
         As in `undirected.read_data`.
+    domain : Domain, Dataset, MarkovNetwork or path of a network, optional
+        The variables and states to code tables with, so that rows with states that the training rows lack can be scored.
     random_state : int, RandomState or None
         The same seed gives the same features for any number of threads.
 
@@ -101,9 +103,10 @@ class GSSL(Learner):
         memory: int = MEMORY,
         time_budget: float | None = None,
         progress: Any = None,
+        domain: Any = None,
         random_state: Any = 0,
     ) -> None:
-        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress)
+        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress, domain)
         self.n_generated = n_generated
         self.threshold = threshold
         self.initial = initial

@@ -18,14 +18,15 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from undirected.data.arrays import is_frame
 from undirected.data.dataset import Dataset
-from undirected.data.raw import RawColumn, RawTable
 from undirected.data.readers import read_data
-from undirected.errors import DataError, Unconverged
+from undirected.data.variables import Domain
+from undirected.errors import DataError, ParameterError, TableWarning, Unconverged, check_work
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY, MarkovNetwork
-from undirected.weights.fit import WeightFit, check_threads, fit_weights
+from undirected.weights.fit import WeightFit, check_penalties, fit_weights
 
 Grid = dict[str, list[Any]]
 LedgerPath = str | os.PathLike[str] | None
@@ -43,6 +44,8 @@ SHARED_PARAMETERS = """
         Leave features of weight zero out of the network (atomic ones stay).
     bins, missing
         As in `undirected.read_data`.
+    domain : Domain, Dataset, MarkovNetwork or path of a network, optional
+        The variables and states to code tables with, so that rows with states that the training rows lack can be scored.
 """
 
 
@@ -69,7 +72,8 @@ class Proposal(NamedTuple):
 
 
 def _has_names(learner: Any) -> bool:
-    return hasattr(learner, "domain_") and bool(learner.domain_.named)
+    check_is_fitted(learner, "network_")  # its error is also an AttributeError, so that hasattr() says no
+    return bool(learner.domain_.named)
 
 
 class Learner(BaseEstimator):  # type: ignore[misc]
@@ -90,6 +94,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         memory: int = MEMORY,
         time_budget: float | None = None,
         progress: Any = None,
+        domain: Any = None,
     ) -> None:
         self.l1 = l1
         self.sd = sd
@@ -101,6 +106,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         self.memory = memory
         self.time_budget = time_budget
         self.progress = progress
+        self.domain = domain
 
     network_: MarkovNetwork
     fit_: WeightFit
@@ -132,7 +138,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         X
             A table: anything `undirected.read_data` takes.
         y
-            Ignored; there is no target.
+            A named series is one more column of ``X``, a frame. There is no target: anything else is left out, with a warning.
         sample_weight
             One weight a row; a weight of two equals a repeated row.
         start
@@ -140,13 +146,17 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             too, and does not search again.
         """
         began = time.monotonic()
-        check_threads(self.threads)
-        data = self._training_table(X, sample_weight)
+        check_work(self.threads, self.memory, self.time_budget)
+        check_penalties(self.l1, self.sd, self.tol)
+        data = self._training_table(_with_target(X, y), sample_weight)
         data.require_complete("learning")
         if not data.total_weight > 0:
             raise DataError(f"{data.source}: no row has a weight above zero")
         self._cut = None
-        features, weights = self._proposed(data, start)
+        try:
+            features, weights = self._proposed(data, start)
+        except KeyboardInterrupt:  # the best there is: variables that know nothing of each other
+            features, weights, self._cut = FeatureSet.atomic(data.domain), None, "interrupt"
         left = self._left(began)
         self.fit_ = fit_weights(
             features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
@@ -199,23 +209,24 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         return MarkovNetwork(fit.features.subset(keep), fit.weights[keep])
 
     def _training_table(self, X: Any, sample_weight: Any) -> Dataset:
+        domain = as_domain(self.domain)
         if isinstance(X, Dataset | str | os.PathLike):
-            data = read_data(X, bins=self.bins, missing=self.missing)
+            data = read_data(X, domain=domain, bins=self.bins, missing=self.missing)
             if sample_weight is not None:
                 data = Dataset(data.domain, data.codes, sample_weight, data.source, data.lines)
             self.n_features_in_ = len(data.domain)
             return data
-        names = _names(X)
         array = validate_data(self, X, dtype=None, accept_sparse=True, ensure_all_finite=self._finite(), ensure_min_samples=1)
+        array = X if is_frame(X) else array  # a frame knows its names and categories
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, array, dtype=float, ensure_non_negative=True)
             keep = weights > 0
             if not keep.any():
                 raise DataError("all sample weights are zero; at least one row must count")
-            array = array.tocsr() if hasattr(array, "tocsr") else array
+            array = array.tocsr() if hasattr(array, "tocsr") else array.iloc if hasattr(array, "iloc") else array
             array, weights = array[np.flatnonzero(keep)], weights[keep]
-        return read_data(_frame(array, names), bins=self.bins, missing=self.missing, weights=weights)
+        return read_data(array, domain=domain, bins=self.bins, missing=self.missing, weights=weights)
 
     def _finite(self) -> bool | str:
         return True if self.missing == "error" else "allow-nan"
@@ -223,18 +234,19 @@ class Learner(BaseEstimator):  # type: ignore[misc]
     def _test_table(self, X: Any) -> Dataset:
         check_is_fitted(self, "network_")
         if not isinstance(X, Dataset | str | os.PathLike):
-            names = _names(X)
             array = validate_data(self, X, dtype=None, accept_sparse=True, ensure_all_finite=self._finite(), reset=False)
-            X = _frame(array, names)
+            X = X if is_frame(X) else array
         return read_data(X, domain=self.domain_, missing=self.missing)
 
     def score_samples(self, X: Any) -> Array:
         """The pseudo-log-likelihood of each row."""
-        return self.network_.pll_terms(self._test_table(X), self.threads)[0]
+        table = self._test_table(X)
+        return self.network_.pll_terms(table, self.threads)[0]
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean pseudo-log-likelihood of the rows; higher is better."""
-        return self.network_.pll(self._test_table(X), self.threads)
+        table = self._test_table(_with_target(X, y))
+        return self.network_.pll(table, self.threads)
 
     @available_if(_has_names)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, target: str | None = None) -> Array:
@@ -257,13 +269,32 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _names(X: Any) -> list[str] | None:
-    columns = getattr(X, "columns", None)
-    return None if columns is None else [str(c) for c in columns]
+def as_domain(value: Any) -> Domain | None:
+    """The domain that a parameter names: one itself, that of a table or network, or of a network in a file."""
+    if value is None or isinstance(value, Domain):
+        return value
+    if isinstance(value, str | os.PathLike):
+        from undirected import formats
+
+        return formats.load(value).domain
+    if isinstance(value, Dataset | MarkovNetwork):
+        return value.domain
+    raise ParameterError(f"domain={value!r}: a Domain, a Dataset, a network or the path of one is needed")
 
 
-def _frame(array: Any, names: list[str] | None) -> Any:
-    """The array with the column names it had before scikit-learn's checks took them."""
-    if names is None:
-        return array
-    return RawTable([RawColumn.from_array(array[:, k]) for k in range(len(names))], names, "the table")
+def _with_target(X: Any, y: Any) -> Any:
+    """The frame with a named series as one more column."""
+    if y is None:
+        return X
+    name = getattr(y, "name", None)
+    if is_frame(X) and isinstance(name, str) and name:
+        if name in list(X.columns):
+            raise DataError(f"y is called {name!r}, but X has a column of that name already; rename one, or leave out y")
+        return X.assign(**{name: np.asarray(y) if len(y) == len(X) else y}) if hasattr(X, "assign") else X.with_columns(y)
+    if isinstance(X, Dataset | str | os.PathLike):
+        raise ParameterError("y cannot be added to this table, and there is no target; make it a column of the table")
+    warnings.warn(
+        "y is left out: there is no target. To learn it together with X, make it a column of X, or give a frame and a named series",
+        TableWarning, stacklevel=3,
+    )  # fmt: skip
+    return X

@@ -54,8 +54,9 @@ class SearchLearner(Learner):
         memory: int = MEMORY,
         time_budget: float | None = None,
         progress: Any = None,
+        domain: Any = None,
     ) -> None:
-        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress)
+        super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress, domain)
         self.alpha = alpha
         self.search_sd = search_sd
         self.relearn_every = relearn_every

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 import warnings
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from undirected.data.readers import read_data
-from undirected.errors import ParameterError, Unconverged
+from undirected.errors import ParameterError, Unconverged, check_number, check_work
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY, MarkovNetwork
@@ -155,7 +156,7 @@ def fit_path(
         check_penalties(l1, sd, tol)
     if solver not in SOLVERS:
         raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
-    check_threads(threads)
+    check_work(threads, memory, time_budget)
     began = time.monotonic()
     deadline = None if time_budget is None else began + time_budget
     data = read_data(data, domain=features.domain)
@@ -236,20 +237,14 @@ def _solve_plain(
     return quasi_newton(smooth, start, l1, 6, tol, objective.total_weight, max_iterations, progress, deadline)
 
 
-def check_threads(threads: int | None) -> None:
-    if threads is not None and not 1 <= threads <= 4096:
-        raise ParameterError(f"threads={threads}: between 1 and 4,096 are possible")
-
-
 def check_penalties(l1: float, sd: float, tol: float) -> None:
-    if not (np.isfinite(l1) and l1 >= 0):
-        raise ParameterError(f"l1={l1}: the L1 penalty must be zero or more")
-    if np.isnan(sd) or sd <= 0:
-        raise ParameterError(f"sd={sd}: the standard deviation of the Gaussian prior must be above zero (inf for none)")
+    check_number("l1", l1, 0)
+    check_number("sd", sd, 0, above=True)
+    check_number("tol", tol, 0, above=True)
+    if math.isinf(l1):
+        raise ParameterError(f"l1={l1}: the L1 penalty must be finite")
     if sd < 1e-9:
         raise ParameterError(f"sd={sd:g}: a Gaussian prior this narrow leaves every weight at zero; try 0.1")
-    if not tol > 0:
-        raise ParameterError(f"tol={tol}: the tolerance must be above zero")
 
 
 def _check_start(start: Array, n: int) -> Array:

@@ -16,11 +16,11 @@ import numpy as np
 from undirected.data.dataset import Dataset
 from undirected.data.readers import read_data
 from undirected.data.splits import holdout
-from undirected.errors import ParameterError, Unconverged
+from undirected.errors import ParameterError, Unconverged, check_work
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
-from undirected.weights.fit import WeightFit, check_threads, fit_path
+from undirected.weights.fit import WeightFit, fit_path
 from undirected.weights.ledger import Ledger, Rows, digest
 from undirected.weights.solver import GiveUp
 
@@ -168,7 +168,7 @@ def search(
 ) -> Search:
     """A row per setting, with weights at the search's tolerance; see `tune`."""
     chosen = check_grid(learner, grid)
-    check_threads(learner.threads)
+    check_work(learner.threads, learner.memory, learner.time_budget)
     tol = max(learner.tol, min(LOOSE, 1 / train.total_weight) if search_tol is None else search_tol)
     book = None if ledger is None else Ledger(Path(ledger), _owner(learner, chosen, train, valid, tol, search_tol))
     finished = None if book is None else book.finished(train.domain)
@@ -360,7 +360,7 @@ def check_grid(learner: Any, grid: dict[str, list[Any]] | str) -> dict[str, list
 
 def lasting_params(learner: Any, ignored: Collection[str] = ()) -> dict[str, str]:
     """The parameters that a result depends on, as texts."""
-    without = {"progress", "threads", "memory", *ignored}
+    without = {"progress", "threads", "memory", "domain", *ignored}
     return {name: repr(value) for name, value in learner.get_params().items() if name not in without}
 
 

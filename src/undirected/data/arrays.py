@@ -1,0 +1,77 @@
+"""Tables from memory: NumPy arrays, SciPy sparse matrices, pandas and polars frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from undirected.data.raw import RawColumn, RawTable
+from undirected.data.variables import check_n_literals, first_repeated
+from undirected.errors import DataError
+from undirected.kernels.types import Array
+
+MAX_CELLS = 1 << 31  # of a sparse matrix written out
+
+
+def from_array(array: Array, source: str, names: list[str] | None) -> RawTable:
+    if array.ndim != 2:
+        raise DataError(f"{source} has {array.ndim} dimensions; a table needs two (rows, variables)")
+    if array.dtype.kind == "c":
+        raise DataError(f"{source} holds complex numbers. Complex data not supported.")
+    if array.dtype.kind not in "biufOUSMm":
+        raise DataError(f"{source} holds cells of type {array.dtype}; numbers, texts or truth values are needed")
+    if names is not None and len(names) != array.shape[1]:
+        raise DataError(f"{source}: {len(names)} names for {array.shape[1]} columns")
+    return RawTable([RawColumn.from_array(array[:, k]) for k in range(array.shape[1])], names, source)
+
+
+def from_sparse(matrix: Any, source: str) -> RawTable:
+    if matrix.ndim != 2:
+        raise DataError(f"{source} has {matrix.ndim} dimensions; a table needs two (rows, variables)")
+    if matrix.shape[0] * matrix.shape[1] > MAX_CELLS:
+        raise DataError(f"{source}: {matrix.shape[0]:,} rows of {matrix.shape[1]:,} columns are more than {MAX_CELLS:,} cells")
+    check_n_literals(2 * matrix.shape[1])
+    if matrix.format in ("csr", "csc"):
+        try:
+            matrix.check_format(full_check=True)  # SciPy's conversions trust their indices
+        except ValueError as error:
+            raise DataError(f"{source} is broken: {error}") from None
+    csc = matrix.tocsc(copy=True)
+    csc.sum_duplicates()
+    columns = []
+    for k in range(csc.shape[1]):
+        column = np.zeros(csc.shape[0], dtype=csc.dtype)
+        column[csc.indices[csc.indptr[k] : csc.indptr[k + 1]]] = csc.data[csc.indptr[k] : csc.indptr[k + 1]]
+        columns.append(RawColumn.from_array(column))
+    return RawTable(columns, None, source)
+
+
+def binary_table(bits: Array, names: list[str] | None, source: str) -> RawTable:
+    """A table of zeros and ones."""
+    return RawTable([RawColumn(["0", "1"], bits[:, k]) for k in range(bits.shape[1])], names, source)
+
+
+def is_frame(source: Any) -> bool:
+    """Whether this is a frame of pandas or polars."""
+    return type(source).__module__.split(".")[0] in ("pandas", "polars") and hasattr(source, "columns")
+
+
+def from_frame(frame: Any) -> RawTable:
+    """A pandas or polars frame; columns that declare their categories keep them, with their order."""
+    source = f"the {type(frame).__module__.split('.')[0]} frame"
+    names = [str(c) for c in frame.columns]
+    if len(set(names)) != len(names):
+        raise DataError(f"{source} has two columns called {first_repeated(names)!r}; rename one of them")
+    return RawTable([_frame_column(frame[c]) for c in frame.columns], names, source)
+
+
+def _frame_column(column: Any) -> RawColumn:
+    kind = type(column.dtype).__name__
+    if kind == "CategoricalDtype":  # of pandas
+        return RawColumn.from_declared(column.cat.categories.tolist(), np.asarray(column.cat.codes), bool(column.cat.ordered))
+    if kind == "Enum":  # of polars, whose order is that of its categories
+        categories = column.dtype.categories.to_list()
+        place = {category: k for k, category in enumerate(categories)}
+        return RawColumn.from_declared(categories, np.array([place.get(cell, -1) for cell in column.to_list()]), True)
+    return RawColumn.from_array(np.asarray(column))
