@@ -1,6 +1,7 @@
 // The inference kernels' Python face.
 #include "arrays.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -217,9 +218,14 @@ struct PyModel {
     }
 
     // Sums of literals by chain, last states by chain, failed slices by chain, whether each chain found a state that meets all hard features.
+    // Chains start at the states `first`, if they are given.
     nb::object mcsat(In<std::uint8_t, 2> evidence, std::int64_t chains, std::int64_t burn_in, std::int64_t samples, double hard, std::uint64_t seed,
-                     int n_threads) const {
+                     int n_threads, nb::object first) const {
         expect(check(evidence) == 1 && chains > 0, "evidence of one row, and chains");
+        In<std::int16_t, 2> starts;
+        const bool started = !first.is_none();
+        if (started) starts = nb::cast<In<std::int16_t, 2>>(first);
+        expect(!started || (starts.shape(0) == std::size_t(chains) && starts.shape(1) == std::size_t(model.n_variables())), "a first state a chain");
         const std::size_t n = std::size_t(model.n_literals()), width = std::size_t(model.n_variables());
         std::vector<double> sums(std::size_t(chains) * n);
         std::vector<std::int16_t> states(std::size_t(chains) * width);
@@ -234,6 +240,7 @@ struct PyModel {
                 options.samples = samples;
                 options.hard = hard;
                 options.seed = seed * 1000003 + std::uint64_t(c);
+                if (started) options.first = taken(starts.data() + std::size_t(c) * width, left);
                 const SatSums found = undirected::mcsat(left.model, options);
                 double* out = sums.data() + std::size_t(c) * n;
                 std::int16_t* state = states.data() + std::size_t(c) * width;
@@ -250,6 +257,17 @@ struct PyModel {
         }
         return nb::make_tuple(owned(std::move(sums), {std::size_t(chains), n}), owned(std::move(states), {std::size_t(chains), width}),
                               owned(std::move(failed)), owned(std::move(feasible)));
+    }
+
+    // A state of all variables in the numbers of what evidence leaves; one that evidence excludes becomes the first that is left.
+    std::vector<std::int32_t> taken(const std::int16_t* state, const Reduced& left) const {
+        std::vector<std::int32_t> out(left.model.n_variables());
+        for (std::int32_t v = 0; v < left.model.n_variables(); ++v) {
+            const auto begin = left.literal.begin() + left.model.base[v], end = left.literal.begin() + left.model.base[v + 1];
+            const auto at = std::find(begin, end, model.base[left.variable[v]] + state[left.variable[v]]);
+            out[v] = at == end ? 0 : std::int32_t(at - begin);
+        }
+        return out;
     }
 
     void put(std::int16_t* state, const Reduced& left, std::int32_t v, std::int32_t s) const {
@@ -341,7 +359,7 @@ void bind_inference(nb::module_& m) {
              nb::arg("max_rounds"), nb::arg("seed"))
         .def("mean_field", &PyModel::mean_field, nb::arg("evidence"), nb::arg("tol"), nb::arg("max_rounds"), nb::arg("tries"), nb::arg("seed"))
         .def("mcsat", &PyModel::mcsat, nb::arg("evidence"), nb::arg("chains"), nb::arg("burn_in"), nb::arg("samples"), nb::arg("hard"), nb::arg("seed"),
-             nb::arg("threads"))
+             nb::arg("threads"), nb::arg("first").none() = nb::none())
         .def("maximise", &PyModel::maximise, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"));
     nb::class_<PySampler>(m, "Sampler")
         .def(nb::init<nb::object, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(), nb::arg("model"),

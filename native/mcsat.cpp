@@ -21,8 +21,8 @@ bool literal_holds(const Model& m, std::int32_t l, const std::int32_t* state) {
     return (l % n == m.base[v] + state[v]) == (l < n);
 }
 
-// States in which no feature of a model holds, found by a mixture of WalkSAT and annealing steps at a fixed temperature
-// (Wei, Erenrich and Selman 2004), then moved about by exact steps that keep every feature false.
+// States in which no feature of a model holds: found by a mixture of WalkSAT and annealing steps at a fixed temperature
+// (Wei, Erenrich and Selman 2004), or moved about by steps that keep every feature false and leave the even distribution as it is.
 class SampleSat {
 public:
     SampleSat(const Model& model, const std::vector<std::int32_t>& members, const SatOptions& options, Random& random)
@@ -47,12 +47,22 @@ public:
                 anneal(state);
         }
         if (!true_.empty()) return false;
-        for (int round = 0; round < 3; ++round)
-            for (const std::int32_t v : members_) resample(state, v);
+        stir(state);
         return true;
     }
 
+    // From a state in which no feature holds to another one.
+    void move_on(std::vector<std::int32_t>& state) {
+        count(state);
+        stir(state);
+    }
+
 private:
+    void stir(std::vector<std::int32_t>& state) {
+        for (int round = 0; round < 3; ++round)
+            for (const std::int32_t v : members_) resample(state, v);
+    }
+
     void count(const std::vector<std::int32_t>& state) {
         true_.clear();
         for (const std::int32_t v : members_)
@@ -157,7 +167,8 @@ public:
         SatSums out;
         out.sums.assign(m_.n_literals(), 0.0);
         for (std::int32_t v = 0; v < m_.n_variables(); ++v) state_[v] = std::int32_t(random_.below(m_.n_states[v]));
-        out.feasible = first_state();
+        if (!o_.first.empty()) state_ = o_.first;
+        out.feasible = o_.first.empty() ? first_state() : meets_rules();
         for (std::int64_t k = 0; out.feasible && k < o_.burn_in + o_.samples; ++k) {
             out.failed += !slice();
             if (k < o_.burn_in) continue;
@@ -171,6 +182,12 @@ private:
     bool holds(std::int64_t j) const {
         for (std::int64_t k = m_.start[j]; k < m_.start[j + 1]; ++k)
             if (!literal_holds(m_, m_.literals[k], state_.data())) return false;
+        return true;
+    }
+
+    bool meets_rules() const {
+        for (std::int64_t j = 0; j < m_.n_features(); ++j)
+            if (std::fabs(m_.weights[j]) >= o_.hard && (m_.weights[j] > 0) != holds(j)) return false;
         return true;
     }
 
@@ -191,8 +208,9 @@ private:
         return find(kept, false);
     }
 
-    // A random state among those that keep the marked features as their weights want them; false if there was none to be found
-    // and the state is as it was. From scratch, the state need not keep them yet.
+    // A random state among those that keep the marked features as their weights want them. From scratch, the state need not keep them
+    // yet, and it is false if none was found. Otherwise parts too large to be drawn evenly are moved about: that leaves the even
+    // distribution over the slice as it is, which drawing anew by SampleSAT would not.
     bool find(const std::vector<std::uint8_t>& kept, bool scratch) {
         const std::int32_t n = m_.n_literals();
         std::vector<std::uint8_t> open(n, 1);
@@ -227,8 +245,11 @@ private:
                 JunctionTree tree(left.model, part);
                 found = tree.collect(false) > -RULE / 2;
                 tree.draw(random_.word(), 0, local.data());
-            } else {
+            } else if (scratch) {
                 found = SampleSat(left.model, part.members, o_, random_).run(local);
+            } else {
+                for (const std::int32_t v : part.members) local[v] = here(left, v);
+                SampleSat(left.model, part.members, o_, random_).move_on(local);
             }
             all = all && found;
             if (found)
@@ -243,6 +264,12 @@ private:
 
     void set(const Reduced& left, std::int32_t v, std::int32_t s) {
         state_[left.variable[v]] = left.literal[left.model.base[v] + s] - m_.base[left.variable[v]];
+    }
+
+    std::int32_t here(const Reduced& left, std::int32_t v) const {
+        const std::int32_t whole = left.variable[v], literal = m_.base[whole] + state_[whole];
+        const auto first = left.literal.begin() + left.model.base[v];
+        return std::int32_t(std::find(first, left.literal.begin() + left.model.base[v + 1], literal) - first);
     }
 
     static constexpr double RULE = 1e5;

@@ -15,6 +15,7 @@ struct SatOptions {
     std::int64_t max_steps = 10000;
     double hard = 1e4;        // weights of this size count as constraints
     std::uint64_t seed = 0;
+    std::vector<std::int32_t> first;  // the state to start from; empty for one that is searched for
 };
 
 struct SatSums {
@@ -24,7 +25,7 @@ struct SatSums {
     bool feasible = true;                // a state that meets all hard features was found
 };
 
-// One chain over all variables of the model, from a random state.
+// One chain over all variables of the model, from the state given or from one that meets all hard features.
 SatSums mcsat(const Model& model, const SatOptions& options);
 
 }  // namespace undirected

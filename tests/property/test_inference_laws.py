@@ -72,12 +72,12 @@ def expected(network, known):
 def test_exact_engines_equal_enumeration(question):
     network, known = question
     scores = truth(network, known)[1]
-    problem = Problem(network, known)
     if np.isneginf(scores).all():  # no state meets the infinite weights
         for attempt in (junction_tree.marginals, enumeration.marginals):
             with pytest.raises(ImpossibleEvidence):
-                attempt(problem)
+                attempt(Problem(network, known))
         return
+    problem = Problem(network, known)
     _, _, log_z, marginals, features = expected(network, known)
     for engine in (junction_tree.marginals, enumeration.marginals):
         found, value = engine(problem)

@@ -246,7 +246,7 @@ def test_rules_elsewhere_do_not_disturb():
     both = MarkovNetwork(
         FeatureSet.from_lists([*dense.features, [81]], Domain.from_sizes([2] * 41)), np.concatenate([dense.weights, [np.inf]])
     )
-    assert both.query(precision=0.05).method == "junction-tree and gibbs"  # the rule is in another part
+    assert both.query(precision=0.05).method == "gibbs"  # the rule is in another part, and decides it
     assert both.query(variables=["v0"], precision=0.05).method == "gibbs"
 
 
@@ -489,18 +489,15 @@ def test_gibbs_reaches_the_precision_asked_for():
 
 
 def test_annealing_brackets_the_partition_function():
-    """Forward and reverse means lie on their side of log Z, but for chance: with 5 standard errors granted to each of 60 bounds,
-    a false alarm happens in 2 of 100,000 runs."""
+    """Bounds stay four standard errors clear of the means they come from: a false alarm happens in 4 of 1,000 runs of this test."""
     for seed in range(30):
         network = datasets.random_conjunctions(8, 30, scale=1.5, seed=seed)
         problem = Problem(network, None, seed=seed)
         log_z = junction_tree.marginals(problem)[1]
-        lower, upper, value, error = annealed(problem, 64, 100)
-        slack = 5 * max(error, 1e-3)
-        assert lower <= log_z + slack
-        assert upper >= log_z - slack
-        assert value == pytest.approx(log_z, abs=8 * max(error, 1e-3))
-        assert upper - lower < 1.0
+        found = annealed(problem, 64, 100, None, None)
+        assert found.lower <= log_z <= found.upper
+        assert found.value == pytest.approx(log_z, abs=8 * max(found.standard_error, 1e-3))
+        assert found.gap < 2.0
 
 
 def test_log_likelihood_is_normalised():

@@ -300,9 +300,11 @@ def test_odd_names_survive_drawing_and_writing(tmp_path):
     model = MarkovNetwork(FeatureSet.all_pairs(domain), [1.0, np.inf, -np.inf])
     save_figure(draw_graph(model), tmp_path / "g.png")
     assert model.features.texts()[1] == '"#cases"=1'
-    odd = MarkovNetwork(FeatureSet.atomic(Domain([Variable("\ud800", ("0", "1"))])), [1.0])
-    with pytest.raises(DataError, match="cannot be written"):
-        odd.save(tmp_path / "odd.json")
+    for odd in ("\ud800", "a\0b", "\x1b[31mred"):
+        with pytest.raises(DataError, match="cannot be shown or saved"):
+            Variable(odd, ("0", "1"))
+        with pytest.raises(DataError, match="cannot be shown or saved"):
+            Variable("plain", ("0", odd))
     with pytest.raises(DataError, match="no code 9"):
         model.conditional("#cases", [9, 0])
     with pytest.raises(FeatureError, match="literal 1099511627776"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undirected.data.readers import read_data
-from undirected.errors import ParameterError, did_you_mean
+from undirected.errors import NothingFound, ParameterError, check_number, check_work, did_you_mean
 from undirected.inference import belief_propagation, enumeration, gibbs, junction_tree, mcsat
 from undirected.inference import mean_field as mean_field_engine
 from undirected.inference.answer import Answer, by_name
@@ -47,8 +47,8 @@ def query(
     """See `MarkovNetwork.query`."""
     began = time.monotonic()
     check_method(method, METHODS)
-    if not precision > 0:
-        raise ParameterError(f"precision={precision}: a standard error above zero")
+    check_number("precision", precision, 0, above=True)
+    check_work(threads, memory, time_budget, seed)
     if scan not in gibbs.SCANS:
         raise ParameterError(f"scan={scan!r} is not known; choose one of {', '.join(gibbs.SCANS)}")
     problem = Problem(network, evidence, memory, threads, seed)
@@ -72,7 +72,7 @@ def query(
 
 def _wanted(problem: Problem, variables: Sequence[str] | None) -> list[int]:
     if variables is None:
-        return [int(v) for v in problem.open_variables()]
+        return [int(v) for v in problem.asked_variables()]
     if isinstance(variables, str):
         variables = [variables]
     return [problem.domain.index(name) for name in variables]
@@ -132,9 +132,33 @@ def _sampled(problem: Problem, wanted: list[int], method: str, options: dict[str
 
 
 def _auto(problem: Problem, wanted: list[int], sampling: dict[str, Any]) -> Answer:
-    """Exact for every part that is cheap enough, sampling for what remains of the variables asked for."""
+    """Exact for every part that can be summed out within the time budget, sampling for what remains of the variables asked for; where
+    chains do not mix, exact in whatever time it takes, if memory allows."""
     budget = sampling["time_budget"]
-    limit = problem.cheap_cells() if budget is None else problem.cheap_cells(budget)
+    cheap = problem.cheap_cells() if budget is None else problem.cheap_cells(budget)
+    found = nothing = None
+    try:
+        found = _mixture(problem, wanted, sampling, cheap)
+    except NothingFound as error:
+        nothing = error
+    unsure = found is None or (found.mixed is False and found.stopped_by != "interrupt")
+    if unsure and cheap < problem.max_cells and _fits(problem, wanted):
+        return _mixture(problem, wanted, sampling, problem.max_cells)
+    if found is None:
+        assert nothing is not None
+        raise nothing
+    return found
+
+
+def _fits(problem: Problem, wanted: list[int]) -> bool:
+    """Whether every part with a variable asked for fits into memory."""
+    parts = problem.parts()
+    needed = parts.of[wanted]
+    return bool(parts.solvable[np.unique(needed[needed >= 0])].all())
+
+
+def _mixture(problem: Problem, wanted: list[int], sampling: dict[str, Any], limit: float) -> Answer:
+    """Exact for every part of at most so many table cells, sampling for the others."""
     parts = problem.parts(limit)
     needed = np.unique(parts.of[wanted]) if len(wanted) else np.zeros(0, dtype=int)
     needed = needed[needed >= 0]

@@ -11,7 +11,7 @@ import numpy as np
 from undirected.errors import ParameterError
 from undirected.inference.diagnostics import ROUNDING, Diagnosis, diagnose
 from undirected.inference.problem import Problem
-from undirected.kernels import backend
+from undirected.inference.starts import choose_starts, first_states, make_sampler
 from undirected.kernels.types import Array
 
 SCANS = ("systematic", "coloured", "random")
@@ -29,6 +29,7 @@ class Sampled:
     chains: int
     sweeps: int
     stopped_by: str | None = None
+    states: Array | None = None  # where the chains are at the end
 
     def figures(self, literals: Array) -> dict[str, Any]:
         """Diagnostics over the literals asked for."""
@@ -56,25 +57,6 @@ def scan_order(problem: Problem, scan: str) -> Array:
     raise ParameterError(f"scan={scan!r} is not known; choose one of {', '.join(SCANS)}")
 
 
-def make_sampler(problem: Problem, states: Array, scan: str = "systematic") -> Any:
-    """Chains that all have the problem's evidence."""
-    rows = np.zeros(len(states), dtype=np.int32)
-    order = scan_order(problem, scan)
-    return backend().module.Sampler(problem.model, problem.evidence, rows, np.ascontiguousarray(states), order, problem.seed)
-
-
-def starts(problem: Problem, chains: int, data: Array | None) -> tuple[Array, Array | None]:
-    """First states: random, and for every other chain a row of data where there is any; which chains those are."""
-    rng = np.random.default_rng(problem.seed)
-    states = problem.random_states(chains, rng)
-    if data is None or not len(data):
-        return states, None
-    from_data = np.arange(chains) % 2 == 1
-    rows = data[rng.integers(len(data), size=int(from_data.sum()))]
-    states[from_data] = problem.fitted(rows, rng)
-    return states, from_data
-
-
 def marginals(
     problem: Problem,
     literals: Array,
@@ -90,12 +72,13 @@ def marginals(
 
     Each round is as long as all before it together, which serve as its burn-in.
     """
+    deadline = np.inf if time_budget is None else time.monotonic() + time_budget
     chains = chains or _affordable(problem, time_budget)
     if chains < 4:
         raise ParameterError(f"chains={chains}: at least 4, so that they can be compared")
-    deadline = np.inf if time_budget is None else time.monotonic() + time_budget
-    states, kinds = starts(problem, chains, data)
-    sampler = make_sampler(problem, states, scan)
+    first = choose_starts(problem, chains, data, precision)
+    kinds = first.kinds
+    sampler = make_sampler(problem, first.states, scan_order(problem, scan))
     done, before, found = 0, None, None
     stopped_by: str | None = None
     try:
@@ -115,7 +98,7 @@ def marginals(
         if found is None:
             raise
         stopped_by = "interrupt"
-    return Sampled(found, bool(found.agree[literals].all()), chains, done, stopped_by)
+    return Sampled(found, bool(found.agree[literals].all()), chains, done, stopped_by, np.asarray(sampler.states()))
 
 
 def _run(sampler: Any, n_sweeps: int, collect: bool, threads: int, deadline: float) -> int:
@@ -133,7 +116,11 @@ def _run(sampler: Any, n_sweeps: int, collect: bool, threads: int, deadline: flo
 
 def samples(problem: Problem, n: int, *, sweeps: int = 500, scan: str = "systematic", data: Array | None = None) -> Array:
     """One state from each of ``n`` chains after so many sweeps."""
-    sampler = make_sampler(problem, starts(problem, n, data)[0], scan)
+    rng = np.random.default_rng(problem.seed)
+    first = first_states(problem, n, rng)
+    if data is not None and len(data):
+        first[1::2] = problem.fitted(data[rng.integers(len(data), size=n // 2)], rng)
+    sampler = make_sampler(problem, first, scan_order(problem, scan))
     sampler.run(sweeps, None, None, False, False, False, problem.threads)
     return np.asarray(sampler.states())
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undirected.errors import ParameterError
+from undirected.errors import check_number, check_work
 from undirected.inference.engine import check_method
 from undirected.inference.evidence import Evidence
-from undirected.inference.gibbs import make_sampler
 from undirected.inference.problem import TRIES, Problem
+from undirected.inference.starts import climb, make_sampler
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -68,6 +68,7 @@ def map_state(
     method: str = "auto",
     *,
     sweeps: int = 300,
+    time_budget: float | None = 10.0,
     memory: int = MEMORY,
     threads: int | None = None,
     seed: int = 0,
@@ -75,10 +76,11 @@ def map_state(
     """See `MarkovNetwork.map_state`."""
     began = time.monotonic()
     check_method(method, METHODS)
-    if k < 1:
-        raise ParameterError(f"k={k}: at least one state")
+    check_number("k", k, 1, whole=True)
+    check_work(threads, memory, time_budget, seed)
     problem = Problem(network, evidence, memory, threads, seed)
-    parts = problem.require_exact("an exact maximum") if method == "exact" else problem.parts(problem.cheap_cells())
+    cheap = problem.cheap_cells() if time_budget is None else problem.cheap_cells(time_budget / k)
+    parts = problem.require_exact("an exact maximum") if method == "exact" else problem.parts(cheap)
     exact = method == "exact" or (method == "auto" and bool(parts.solvable.all()))
     if exact:
         codes, scores = k_best(problem, k)
@@ -87,9 +89,11 @@ def map_state(
     else:
         why = "Asked for." if method != "auto" else f"Too dense to be maximised exactly: {parts.told()}."
         method = "annealing" if method == "auto" else method
-        codes, scores = climbed(problem, k, method, sweeps)
+        problem.check_feasible()
+        codes, scores = climbed(problem, k, method, sweeps, time_budget)
     scores = scores + problem.constant
-    problem.check_possible(float(scores[0]))
+    if exact:
+        problem.check_possible(float(scores[0]))
     possible = scores > -problem.hard / 2  # of the k best, states that break a rule are none
     codes, scores = codes[possible], scores[possible]
     states = [dict(zip(network.domain.names, named(problem, row), strict=True)) for row in codes]
@@ -139,20 +143,35 @@ def k_best(problem: Problem, k: int) -> tuple[Array, Array]:
     return np.array(out), np.array(values)
 
 
-def climbed(problem: Problem, k: int, method: str, sweeps: int) -> tuple[Array, Array]:
-    """The best states that many chains end in: after cooling down, or by climbing alone (ICM)."""
-    rng = np.random.default_rng(problem.seed)
+def climbed(problem: Problem, k: int, method: str, sweeps: int, time_budget: float | None = None) -> tuple[Array, Array]:
+    """The best assignments that many chains end in: after cooling down, or by climbing alone (ICM). Where a first try is not confirmed by
+    a second of twice the length, and there is time, longer ones follow. All keep the rules."""
+    deadline = None if time_budget is None else time.monotonic() + time_budget
+    states, scores = _climb_once(problem, k, method, sweeps, problem.seed)
+    while deadline is not None and time.monotonic() < deadline:
+        began, sweeps = time.monotonic(), 2 * sweeps
+        more, more_scores = _climb_once(problem, k, method, sweeps, problem.seed + sweeps)
+        confirmed = bool(len(scores)) and abs(more_scores[0] - scores[0]) <= 1e-9 * max(1.0, abs(float(scores[0])))
+        states, first = np.unique(np.concatenate([states, more]), axis=0, return_index=True)
+        scores = np.concatenate([scores, more_scores])[first]
+        order = np.argsort(-scores, kind="stable")[:k]
+        states, scores = states[order], scores[order]
+        if confirmed or time.monotonic() + 2 * (time.monotonic() - began) > deadline:
+            break
+    return states, scores
+
+
+def _climb_once(problem: Problem, k: int, method: str, sweeps: int, seed: int) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
     sampler = make_sampler(problem, problem.random_states(max(CHAINS, k), rng))
     if method == "annealing":
         beta = np.geomspace(0.1, COLDEST, sweeps).astype(np.float32)
         sampler.run(sweeps, beta, None, False, False, False, problem.threads)
-    for _ in range(100):
-        before = sampler.states()
-        sampler.run(5, None, None, False, False, True, problem.threads)
-        if np.array_equal(before, sampler.states()):
-            break
-    scores = np.asarray(sampler.scores(problem.threads))
-    states, first = np.unique(np.asarray(sampler.states()), axis=0, return_index=True)
+    states, scores = climb(problem, np.asarray(sampler.states()))
+    if problem.rules is not None and not (kept := scores + problem.constant > -problem.hard / 2).all():
+        best = states[int(np.argmax(scores))]
+        states, scores = climb(problem, np.concatenate([states[kept], problem.assignment(best)[None]]))
+    states, first = np.unique(states, axis=0, return_index=True)
     order = np.argsort(-scores[first], kind="stable")[:k]
     return states[order], scores[first][order]
 

@@ -1,9 +1,11 @@
 """The partition function: exactly, or by annealed importance sampling from both ends.
 
-Forward runs start from an independent distribution whose partition function is known and are led to the network in small steps;
-the mean of their log weights is, up to chance, a lower bound. Reverse runs start from states of the network and are led back; they
-give an upper bound in the same sense, as far as those states are truly drawn from the network (exact samples where the network
-allows them; else chains of Gibbs sampling, whose upper bound is only as good as their mixing). The gap between the two is shown.
+Forward runs start from an independent distribution whose partition function is known and are led to the network in small steps; the mean
+of their weights estimates Z without bias, so that it is far too high with small probability only: less what chance may add, it is a lower
+bound, whatever the network. Mean field gives another. Reverse runs start at states of the network and are led back; they give an upper
+bound only as far as those states are truly drawn from the network: exact samples where the network allows them; else the ends of Gibbs
+chains, which count only if the chains are seen to have mixed and the two ends meet. Tree-reweighted messages that have converged bound
+log Z from above without any chance. Where none of these holds, the bound is not known, and says so.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undirected.data.readers import read_data
-from undirected.errors import ParameterError
-from undirected.inference import belief_propagation, junction_tree
+from undirected.errors import ParameterError, check_work
+from undirected.inference import belief_propagation, gibbs, junction_tree
 from undirected.inference import mean_field as mean_field_engine
-from undirected.inference.engine import check_method
+from undirected.inference.engine import check_method, literals_of
 from undirected.inference.evidence import Evidence
-from undirected.inference.gibbs import make_sampler
 from undirected.inference.problem import TRIES, Problem
+from undirected.inference.starts import make_sampler
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -29,11 +31,16 @@ if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork
 
 METHODS = ("auto", "exact", "ais", "bp", "trw", "mean-field")
+SIGMAS = 4.0  # standard errors that a bound from a mean stays clear of it
+LUCK = float(np.log(1000))  # an estimate without bias is this much too high in one of a thousand cases at most
+MEET = 1.0  # nats between the two ends from which reverse runs from Gibbs chains count
+TRW_ROUNDS = 100
 
 
 @dataclass
 class LogPartition:
-    """log Z: a value with bounds (equal to it where exact) and a standard error."""
+    """log Z: a value with bounds (equal to it where exact, infinite where they are not known) and a standard error (NaN where it is not
+    known). ``why`` says what the bounds rest on."""
 
     value: float
     lower: float
@@ -42,6 +49,7 @@ class LogPartition:
     method: str
     exact: bool
     seconds: float
+    why: str = ""
 
     def __float__(self) -> float:
         return self.value
@@ -52,11 +60,16 @@ class LogPartition:
         return self.upper - self.lower
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        """The fields; what is not known is None."""
+        return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in self.__dict__.items()}
 
     def __str__(self) -> str:
-        trust = "exact" if self.exact else f"between {self.lower:.4f} and {self.upper:.4f}, standard error {self.standard_error:.2g}"
-        return f"{self.value:.6f} ({self.method}: {trust}; {self.seconds:.2g} s)"
+        if self.exact:
+            return f"{self.value:.6f} ({self.method}: exact; {self.seconds:.2g} s)"
+        low = f"at least {self.lower:.4f}" if np.isfinite(self.lower) else "no lower bound is known"
+        high = f"at most {self.upper:.4f}" if np.isfinite(self.upper) else "no upper bound is known"
+        error = f", standard error {self.standard_error:.2g}" if np.isfinite(self.standard_error) else ", error not known"
+        return f"{self.value:.6f} ({self.method}: {low}, {high}{error}; {self.seconds:.2g} s). {self.why}".rstrip()
 
 
 def log_partition(
@@ -67,6 +80,7 @@ def log_partition(
     chains: int = 256,
     steps: int = 2000,
     data: Any = None,
+    time_budget: float | None = 10.0,
     memory: int = MEMORY,
     threads: int | None = None,
     seed: int = 0,
@@ -74,51 +88,112 @@ def log_partition(
     """See `MarkovNetwork.log_partition`."""
     began = time.monotonic()
     check_method(method, METHODS)
+    check_work(threads, memory, time_budget, seed)
     if chains < 2 or steps < 1:
         raise ParameterError(f"chains={chains}, steps={steps}: at least 2 and 1")
     problem = Problem(network, evidence, memory, threads, seed)
     problem.check_feasible()
     if method in ("auto", "exact"):
-        limit = problem.max_cells if method == "exact" else problem.cheap_cells()
         if method == "exact":
             problem.require_exact("the exact partition function")
-        value = junction_tree.marginals(problem, limit)[1]
+        cheap = problem.cheap_cells() if time_budget is None else problem.cheap_cells(time_budget)
+        value = junction_tree.marginals(problem, problem.max_cells if method == "exact" else cheap)[1]
         if np.isfinite(value):
             return LogPartition(value, value, value, 0.0, "exact", True, time.monotonic() - began)
     if method in ("auto", "ais"):
         rows = None if data is None else read_data(data, domain=network.domain).codes
-        lower, upper, value, error = annealed(problem, chains, steps, rows)
-        return LogPartition(value, lower, upper, error, "ais", False, time.monotonic() - began)
-    if method == "mean-field":
+        found = annealed(problem, chains, steps, rows, None if time_budget is None else began + time_budget)
+    elif method == "mean-field":
         value = mean_field_engine.mean_field(problem).log_z
-        return LogPartition(value, value, np.inf, np.nan, method, False, time.monotonic() - began)
-    found = belief_propagation.propagate(problem, reweighted=method == "trw")
-    upper = found.log_z if method == "trw" and found.converged else np.inf
-    return LogPartition(found.log_z, -np.inf, upper, np.nan, method, False, time.monotonic() - began)
+        found = LogPartition(value, value, np.inf, np.nan, method, False, 0.0, "Mean field is a lower bound.")
+    else:
+        sent = belief_propagation.propagate(problem, reweighted=method == "trw")
+        upper = sent.log_z if method == "trw" and sent.converged else np.inf
+        found = LogPartition(sent.log_z, -np.inf, upper, np.nan, method, False, 0.0)
+    found.seconds = time.monotonic() - began
+    return found
 
 
-def annealed(problem: Problem, chains: int, steps: int, data: Array | None = None) -> tuple[float, float, float, float]:
-    """Lower and upper bound, estimate and its standard error, by forward and reverse annealing."""
+@dataclass
+class _Ends:
+    """What forward and reverse runs tell: the estimate, its error, a lower bound, and the mean of reverse runs with its error."""
+
+    value: float
+    error: float
+    lower: float
+    reverse: float
+    reverse_error: float
+
+
+def annealed(problem: Problem, chains: int, steps: int, data: Array | None, deadline: float | None) -> LogPartition:
+    """log Z by forward and reverse annealing, with more and more steps until the two ends meet or time is up."""
     rng = np.random.default_rng(problem.seed)
+    left = np.inf if deadline is None else max(0.5, deadline - time.monotonic())
+    below = mean_field_engine.mean_field(problem, max_rounds=200).log_z
+    states, exact = _from_network(problem, chains, data, min(10.0, left / 3))
+    while True:
+        began = time.monotonic()
+        ends = _both_ways(problem, chains, steps, states, rng)
+        gap = abs(ends.reverse - ends.value)
+        meets = np.isfinite(gap) and gap <= MEET
+        if meets and ends.error <= 0.1:
+            break
+        if deadline is None or time.monotonic() + 2.2 * (time.monotonic() - began) > deadline:
+            break
+        steps *= 2
+    lower = max(ends.lower, below)
+    upper, why = _upper(problem, ends, exact, meets)
+    if upper < lower:  # the ends contradict each other: the way back did not start at the network's own states
+        upper, why = np.inf, "The way back contradicts the way there, so no upper bound is known."
+    error = ends.error if meets and states is not None else np.nan
+    return LogPartition(max(ends.value, lower) if np.isfinite(ends.value) else lower, lower, upper, error, "ais", False, 0.0, why)
+
+
+def _upper(problem: Problem, ends: _Ends, exact: bool, meets: bool) -> tuple[float, str]:
+    """An upper bound, infinite if none is known, and what it rests on."""
+    if np.isfinite(ends.reverse) and exact:
+        return ends.reverse + SIGMAS * ends.reverse_error, "The way back started at exact samples."
+    if np.isfinite(ends.reverse) and meets:
+        return ends.reverse + SIGMAS * ends.reverse_error + LUCK, "The way back started at Gibbs chains that agree with each other, and meets the way there."
+    if problem.rules is None:
+        sent = belief_propagation.propagate(problem, reweighted=True, max_rounds=TRW_ROUNDS)
+        if sent.converged:
+            return sent.log_z, "The ends of annealing do not meet; the upper bound is that of tree-reweighted messages."
+    return np.inf, "The ends of annealing do not meet, so no upper bound is known."
+
+
+def _both_ways(problem: Problem, chains: int, steps: int, states: Array | None, rng: np.random.Generator) -> _Ends:
+    """Forward runs, and reverse ones from states of the network if there are any."""
     reference, first = _independent(problem, chains, rng)
     beta = _schedule(steps)
     forward = make_sampler(problem, first)
     forward.run(len(beta), beta, reference, False, True, False, problem.threads)
-    log_w = np.asarray(forward.log_weights())
-    top = log_w.max()
+    log_w = np.asarray(forward.log_weights(), dtype=float) + problem.constant
+    if problem.rules is not None:
+        log_w = np.where(problem.keeps_rules(np.asarray(forward.states())), log_w, -np.inf)  # a broken rule is worth nothing
+    top = float(log_w.max())
+    if not np.isfinite(top):
+        return _Ends(np.nan, np.nan, -np.inf, np.nan, np.nan)
     weights = np.exp(log_w - top)
-    value = float(top + np.log(weights.mean()))
+    value = top + float(np.log(weights.mean()))
     error = float(weights.std(ddof=1) / weights.mean() / np.sqrt(chains))
-    back = make_sampler(problem, _from_network(problem, chains, rng, data))
+    lower = value - LUCK
+    if np.isfinite(log_w).all():
+        lower = max(lower, float(log_w.mean() - SIGMAS * log_w.std(ddof=1) / np.sqrt(chains)))
+    reverse = np.full(2, np.nan) if states is None else _reverse(problem, states, beta, reference)
+    deviation = float(reverse.std(ddof=1) / np.sqrt(len(reverse))) if len(reverse) > 1 else np.nan
+    return _Ends(value, error, lower, float(reverse.mean()), deviation)
+
+
+def _reverse(problem: Problem, states: Array, beta: Array, reference: Array) -> Array:
+    back = make_sampler(problem, states)
     down = np.ascontiguousarray(beta[::-1])
     # A run at beta 1 sets the place from which the way back is counted; its own weight is taken out again.
     back.run(1, np.ones(1, dtype=np.float32), reference, False, True, False, problem.threads)
     offset = np.asarray(back.log_weights())
     back.run(len(down), down, reference, False, True, False, problem.threads)
     back.run(1, np.zeros(1, dtype=np.float32), reference, False, True, False, problem.threads)
-    reverse = offset - np.asarray(back.log_weights())
-    constant = problem.constant
-    return float(log_w.mean()) + constant, float(reverse.mean()) + constant, value + constant, error
+    return np.asarray(offset - np.asarray(back.log_weights()) + problem.constant)
 
 
 def _schedule(steps: int) -> Array:
@@ -145,14 +220,17 @@ def _independent(problem: Problem, chains: int, rng: np.random.Generator) -> tup
     return logits, states
 
 
-def _from_network(problem: Problem, chains: int, rng: np.random.Generator, data: Array | None) -> Array:
-    states = np.array(problem.model.draw(problem.evidence, chains, problem.max_cells / 4, TRIES, problem.seed, problem.threads))
+def _from_network(problem: Problem, chains: int, data: Array | None, seconds: float) -> tuple[Array | None, bool]:
+    """States drawn from the network and whether exactly so; None where Gibbs chains do not mix or rules stand in their way."""
+    states = np.array(problem.model.draw(problem.evidence, chains, problem.cheap_cells(seconds), TRIES, problem.seed, problem.threads))
     if (states >= 0).all():
-        return states
-    first = problem.random_states(chains, rng) if data is None else problem.fitted(data[rng.integers(len(data), size=chains)], rng)
-    sampler = make_sampler(problem, first)
-    sampler.run(1000, None, None, False, False, False, problem.threads)
-    return np.asarray(sampler.states())
+        return states, True
+    if problem.rules is not None:
+        return None, False
+    literals = literals_of(problem, problem.open_variables())
+    found = gibbs.marginals(problem, literals, precision=0.02, time_budget=seconds, chains=max(256, chains), data=data)
+    assert found.states is not None
+    return (np.ascontiguousarray(found.states[:chains]), False) if found.mixed else (None, False)
 
 
 @dataclass
@@ -170,9 +248,5 @@ def log_likelihood(network: MarkovNetwork, data: Any, **options: Any) -> LogLike
     table.require_complete("scoring")
     found = log_partition(network, data=table if "data" not in options else options.pop("data"), **options)
     distinct = table.distinct
-    hard = np.isinf(network.weights)
-    scores = type(network)(network.features.subset(~hard), network.weights[~hard]).log_score(distinct)
-    if hard.any():
-        rules = type(network)(network.features.subset(hard), np.sign(network.weights[hard]))
-        scores[rules.log_score(distinct) < (network.weights == np.inf).sum()] = -np.inf  # a row that breaks a rule
+    scores = network.log_score(distinct)
     return LogLikelihood(float(np.average(scores, weights=distinct.weights)) - found.value, found.standard_error, found)

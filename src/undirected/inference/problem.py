@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undirected.errors import ImpossibleEvidence, ParameterError
+from undirected.errors import ImpossibleEvidence, NothingFound, ParameterError, check_work
 from undirected.inference.evidence import Evidence, Given, read_evidence
+from undirected.inference.feasible import IMPOSSIBLE, Rules
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
@@ -16,12 +18,11 @@ from undirected.network.network import MEMORY
 if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork
 
-IMPOSSIBLE = "no state meets the evidence and all features of infinite weight; drop part of the evidence"
 CELL_BYTES = 16  # a table cell, and its part in messages and scratch
 TRIES = 6  # elimination orders looked at
 CELLS_PER_SECOND = 2e7  # of elimination, roughly
-EXACT_SECONDS = 2.0  # what exact work may take before sampling is preferred
-HARD = 1e4  # an infinite weight counts as more than this and all finite ones together
+EXACT_SECONDS = 10.0  # what exact work may take, where nothing else is said, before sampling is preferred
+SEARCH_SECONDS = 10.0  # for an assignment that keeps all infinite weights
 
 
 @dataclass
@@ -60,18 +61,21 @@ class Problem:
         self, network: MarkovNetwork, evidence: Evidence | Given = None, memory: int = MEMORY, threads: int | None = None, seed: int = 0
     ) -> None:
         self.network, self.domain = network, network.domain
-        if seed < 0:
-            raise ParameterError(f"seed={seed}: zero or more")
+        check_work(threads, memory, None, seed)
         self.given = read_evidence(network.domain, evidence)
+        self.asked = self.given.allowed  # before the rules have narrowed it
         self.max_cells = memory / CELL_BYTES
         self.memory, self.threads, self.seed = memory, threads or default_threads(), seed
-        features, weights = network.features, network.weights
-        infinite = np.isinf(weights)
+        features = network.features
         soft = float(np.abs(list(self.given.likelihood.values())).sum()) if self.given.likelihood else 0.0
-        total = HARD + 4 * (float(np.abs(weights[~infinite]).sum()) + soft)
-        self.hard = float(2 ** np.ceil(np.log2(total))) if infinite.any() else np.inf  # a power of two loses nothing in single precision
-        weights = np.where(infinite, np.sign(weights) * self.hard, weights) if infinite.any() else weights
-        self.constant = -self.hard * int((network.weights == np.inf).sum()) if infinite.any() else 0.0
+        weights, self.hard = network.stand_in_weights(soft)
+        self.constant = -self.hard * int((network.weights == np.inf).sum()) if np.isfinite(self.hard) else 0.0
+        self._assignment: Array | None = None
+        self.rules = Rules(network, self.given.allowed) if np.isfinite(self.hard) else None
+        if self.rules is not None:
+            if not self.rules.possible:
+                raise ImpossibleEvidence(IMPOSSIBLE)
+            self.given = Given(self.rules.marks(), self.given.likelihood)
         start, literals = features.start, features.literals
         if self.given.likelihood:
             extra = np.array(list(self.given.likelihood), dtype=np.int32)
@@ -89,7 +93,7 @@ class Problem:
 
     def cheap_cells(self, seconds: float = EXACT_SECONDS) -> float:
         """Table cells that fit into memory and are worked within so many seconds, roughly."""
-        return min(self.max_cells, CELLS_PER_SECOND * min(EXACT_SECONDS, seconds))
+        return min(self.max_cells, CELLS_PER_SECOND * seconds)
 
     def parts(self, max_cells: float | None = None) -> Parts:
         limit = self.max_cells if max_cells is None else max_cells
@@ -112,6 +116,38 @@ class Problem:
             states, _ = self.model.maximise(self.evidence, min(max_cells, self.max_cells), 2, self.seed, 1)
             if self._breaks(np.asarray(states[0])):
                 raise ImpossibleEvidence(IMPOSSIBLE)
+
+    def assignment(self, hint: Array | None = None, seconds: float = SEARCH_SECONDS) -> Array:
+        """Some assignment that meets the evidence and all infinite weights, remembered; raises `NothingFound` where none was found in time,
+        and `ImpossibleEvidence` where there is none."""
+        if self._assignment is None:
+            rng = np.random.default_rng(self.seed)
+            if self.rules is None:
+                self._assignment = self.random_states(1, rng)[0]
+            else:
+                self._assignment = Rules(self.network, self.given.allowed).search(seconds, rng, hint)
+        if self._assignment is None:
+            raise NothingFound(
+                f"no assignment that meets the evidence and all features of infinite weight was found in {seconds:g} s, which does not "
+                "prove that there is none; allow more memory for exact work, or give more evidence"
+            )
+        return self._assignment
+
+    def other_assignments(self, n: int, rng: np.random.Generator, seconds: float) -> Array:
+        """Up to so many assignments that keep all rules, found from random choices; those that a time limit allows."""
+        found = [self.assignment()]
+        rules = None if self.rules is None else Rules(self.network, self.given.allowed)
+        began = time.monotonic()
+        while rules is not None and len(found) < n and time.monotonic() - began < seconds:
+            one = rules.search(seconds, rng, self.random_states(1, rng)[0])
+            if one is None:
+                break
+            found.append(one)
+        return np.stack(found)
+
+    def keeps_rules(self, states: Array) -> Array:
+        """For each row of states, whether it breaks no feature of infinite weight."""
+        return np.array([not self._breaks(row) for row in states], dtype=bool)
 
     def _breaks(self, states: Array) -> bool:
         """Whether a feature of infinite weight is broken, whatever the variables that are not known (-1) may be. Best states break one
@@ -139,6 +175,7 @@ class Problem:
         other = object.__new__(Problem)
         other.__dict__.update(self.__dict__)
         other.given = Given(allowed, self.given.likelihood)
+        other._assignment = None
         other.seed = self.seed if seed is None else seed
         return other
 
@@ -158,7 +195,14 @@ class Problem:
 
     def open_variables(self) -> Array:
         """Variables with more than one state left."""
-        left = np.add.reduceat(self.given.allowed.astype(np.int64), self.domain.base[:-1]) if len(self.domain) else np.zeros(0)
+        return self._open(self.given.allowed)
+
+    def asked_variables(self) -> Array:
+        """Variables that the evidence leaves open, even where the rules then decide them."""
+        return self._open(self.asked)
+
+    def _open(self, allowed: Array) -> Array:
+        left = np.add.reduceat(allowed.astype(np.int64), self.domain.base[:-1]) if len(self.domain) else np.zeros(0)
         return np.flatnonzero(left > 1)
 
     def random_states(self, n: int, rng: np.random.Generator) -> Array:

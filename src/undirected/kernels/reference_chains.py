@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 class Slices:
     """One MC-SAT chain."""
 
-    def __init__(self, model: Model, marks: Array, hard: float, rng: np.random.Generator) -> None:
+    def __init__(self, model: Model, marks: Array, hard: float, rng: np.random.Generator, first: Array | None = None) -> None:
         self.model, self.rng = model, rng
         self.allowed = [np.flatnonzero(marks[model.base[v] : model.base[v + 1]]) for v in range(len(model.n_states))]
         self.state = np.array([rng.choice(states) for states in self.allowed], dtype=np.int16)
         rules = [(int(j), bool(model.weights[j] > 0)) for j in np.flatnonzero(np.abs(model.weights) >= hard)]
-        self.feasible = not rules or self._move(rules, 2000)
+        if first is None:
+            self.feasible = not rules or self._move(rules, 2000)
+        else:
+            self.state = np.array(first, dtype=np.int16)
+            self.feasible = all(self._true(j, self.state) == wish for j, wish in rules)
 
     def _true(self, j: int, state: Array) -> bool:
         model = self.model

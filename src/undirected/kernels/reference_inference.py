@@ -168,14 +168,15 @@ class Model:
         return best
 
     def mcsat(
-        self, evidence: Array, chains: int, burn_in: int, samples: int, hard: float, seed: int, threads: int
+        self, evidence: Array, chains: int, burn_in: int, samples: int, hard: float, seed: int, threads: int, first: Array | None = None
     ) -> tuple[Array, Array, Array, Array]:
-        """Slice sampling over constraints. Slices are enumerated where they are small and moved within one cell at a time where not."""
+        """Slice sampling over constraints. Slices are enumerated where they are small and moved within one cell at a time where not.
+        Chains start at the states ``first``, if they are given."""
         sums = np.zeros((chains, self.n_literals))
         states = np.zeros((chains, len(self.n_states)), dtype=np.int16)
         failed, feasible = np.zeros(chains, dtype=np.int64), np.ones(chains, dtype=np.uint8)
         for c in range(chains):
-            chain = Slices(self, evidence[0], hard, np.random.default_rng((seed, c)))
+            chain = Slices(self, evidence[0], hard, np.random.default_rng((seed, c)), None if first is None else first[c])
             feasible[c] = chain.feasible
             for k in range(burn_in + samples if chain.feasible else 0):
                 chain.step()

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Explanation:
     """The log-odds of a variable's state against another, given the rest of a row, as a sum over features.
 
-    ``contributions`` lists features with what they add, largest first; they add up to ``log_odds`` exactly.
+    ``contributions`` lists features with what they add, largest first; they add up to ``log_odds`` exactly (infinite ones for and
+    against cancel each other).
     """
 
     variable: str
@@ -77,7 +78,7 @@ def explain(
     b = domain[v].index(rival)
     if a == b:
         raise DataError(f"{chosen!r} against itself: name two different states of {variable!r}")
-    features, weights, n = network.features, network.finite_weights, domain.n_literals
+    features, weights, n = network.features, network.weights, domain.n_literals
     found: list[tuple[str, float]] = []
 
     def holds_in(literal: int, u: int, code: int) -> bool:
@@ -91,4 +92,10 @@ def explain(
         if holds and gains[0] != gains[1] and weights[j]:
             found.append((format_feature(literals, domain), float(weights[j]) * (gains[0] - gains[1])))
     found.sort(key=lambda pair: (-abs(pair[1]), pair[0]))
-    return Explanation(variable, chosen, rival, float(np.sum([value for _, value in found])), p[chosen], found)
+    return Explanation(variable, chosen, rival, _total([value for _, value in found]), p[chosen], found)
+
+
+def _total(values: list[float]) -> float:
+    """The sum, in which an infinite part for and one against cancel each other."""
+    endless = sum(value == np.inf for value in values) - sum(value == -np.inf for value in values)
+    return float(np.sum([value for value in values if np.isfinite(value)])) if endless == 0 else np.inf * endless

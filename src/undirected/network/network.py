@@ -17,7 +17,7 @@ from undirected.errors import DataError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
-from undirected.network.graph import HARD, markov_graph, pair_weights
+from undirected.network.graph import markov_graph, pair_weights
 
 if TYPE_CHECKING:
     import networkx
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from undirected.network.explain import Explanation
 
 MEMORY = 2 << 30
+LEAST_HARD = 1e4  # an infinite weight counts as more than this and all finite ones together
 
 
 class MarkovNetwork:
@@ -40,8 +41,8 @@ class MarkovNetwork:
     features
         The conjunctions, over a domain.
     weights
-        One number a feature. Infinite ones (hard constraints, from other programs' files) are kept and count as
-        plus or minus 10,000 in computations; NaN is an error.
+        One number a feature. Infinite ones (hard constraints, from other programs' files) are kept: a row that breaks one has
+        probability zero. NaN is an error.
 
     Examples
     --------
@@ -69,10 +70,15 @@ class MarkovNetwork:
     def __repr__(self) -> str:
         return f"<MarkovNetwork of {len(self.domain)} variables, {len(self.features):,} features>"
 
-    @property
-    def finite_weights(self) -> Array:
-        """The weights, infinite ones as plus or minus 10,000."""
-        return np.asarray(np.clip(self.weights, -HARD, HARD))
+    def stand_in_weights(self, more: float = 0.0) -> tuple[Array, float]:
+        """The weights with infinite ones as plus or minus a number that outweighs all finite ones together (and ``more``), and that
+        number; infinity if there are none."""
+        infinite = np.isinf(self.weights)
+        if not infinite.any():
+            return self.weights, np.inf
+        total = LEAST_HARD + 4 * (float(np.abs(self.weights[~infinite]).sum()) + more)
+        hard = float(2 ** np.ceil(np.log2(total)))  # a power of two loses nothing in single precision
+        return np.where(infinite, np.sign(self.weights) * hard, self.weights), hard
 
     def pruned(self) -> MarkovNetwork:
         """The same distribution without the features whose weight is zero."""
@@ -90,23 +96,28 @@ class MarkovNetwork:
         return backend().module.Problem(table.columns, self.domain.n_states, table.weights, f.start, f.literals, MEMORY, n)
 
     def log_score(self, data: Any) -> Array:
-        """The unnormalised log-probability of each row: the sum of the weights of its true features."""
+        """The unnormalised log-probability of each row: the sum of the weights of its true features, minus infinity where a feature of
+        infinite weight is broken; those that are kept add nothing."""
         table = self._table(data, "scoring")
         n = self.domain.n_literals
         columns = pack(table.codes, self.domain.n_states)
         out = np.zeros(len(table))
-        for row, weight in zip(self.features, self.finite_weights, strict=True):
+        for row, weight in zip(self.features, self.weights.tolist(), strict=True):
             holds = np.full(columns.shape[1], ~np.uint64(0))
             for literal in row:
                 holds &= columns[literal % n] if literal < n else ~columns[literal % n]
-            out[unpack(holds, len(table))] += weight
+            true = unpack(holds, len(table))
+            if weight == np.inf:
+                out[~true] = -np.inf
+            else:
+                out[true] += weight
         return out
 
     def conditionals(self, data: Any, threads: int | None = None) -> Array:
         """P(variable = state | the rest of the row) for every row and literal: ``[rows][literals]``."""
         table = self._table(data, "scoring")
         problem = self._problem(table, threads)
-        return np.asarray(problem.probabilities(self.finite_weights, self.domain.n_literals, threads or default_threads()))
+        return np.asarray(problem.probabilities(self.stand_in_weights()[0], self.domain.n_literals, threads or default_threads()))
 
     def conditional(self, variable: str, row: Mapping[str, str] | Sequence[int] | Array) -> dict[str, float]:
         """The distribution of one variable given a row: states by name, or codes in the domain's order.
@@ -118,7 +129,7 @@ class MarkovNetwork:
         n, base = self.domain.n_literals, self.domain.base
         k = int(self.domain.n_states[v])
         scores = np.zeros(k)
-        weights = self.finite_weights
+        weights = self.stand_in_weights()[0]
         touching = np.unique(self.features.owner[self.features.variables == v])
         for j in touching:
             allowed = np.ones(k, dtype=bool)
@@ -156,7 +167,10 @@ class MarkovNetwork:
         distinct = table.distinct
         if not len(distinct):
             raise DataError(f"{table.source}: all rows have weight zero")
-        rows, variables = self._problem(distinct, threads).terms(self.finite_weights, threads or default_threads())
+        weights, hard = self.stand_in_weights()
+        rows, variables = self._problem(distinct, threads).terms(weights, threads or default_threads())
+        rows = np.where(rows < -hard / 2, -np.inf, rows)  # of such a row the states break a rule
+        variables = np.where(variables < -hard / 2 * distinct.weights.min(), -np.inf, variables)
         by_row = np.full(table.n_distinct, np.nan)
         weight = np.bincount(table.group, weights=table.weights, minlength=table.n_distinct)
         by_row[weight > 0] = rows

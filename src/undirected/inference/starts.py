@@ -1,0 +1,146 @@
+"""Where chains start, so that a mode which some of them never leave shows: at random, cooled down, at the best assignments known, at data.
+
+The best assignments come from cooling further down, and from making long features of large weight true, which chance would hardly ever do.
+One whose neighbourhood can carry only a negligible share of the probability is left out: chains that stay there would tell nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from undirected.inference.problem import Problem
+from undirected.kernels import backend
+from undirected.kernels.types import Array
+
+RANDOM, COOLED, BEST, DATA = range(4)
+FEW = 64  # chains that look for good starts
+COOLING, FREEZING = 48, 64  # sweeps
+COLDEST = 8.0  # inverse temperature at the end of freezing
+LONG = 3  # literals from which a feature is made true on purpose
+NEGLIGIBLE = 0.1  # of the precision: modes of less mass are left out
+MARGIN = 2.0  # by which a mode's log mass may be underestimated
+RULE_SECONDS = 2.0  # for different assignments that keep all rules
+
+
+@dataclass
+class Starts:
+    """First states, ``[chains][variables]``, and how each was made."""
+
+    states: Array
+    kinds: Array
+
+
+def make_sampler(problem: Problem, states: Array, order: Array | None = None) -> Any:
+    """Chains that all have the problem's evidence."""
+    rows = np.zeros(len(states), dtype=np.int32)
+    order = np.arange(len(problem.domain), dtype=np.int32) if order is None else order
+    return backend().module.Sampler(problem.model, problem.evidence, rows, np.ascontiguousarray(states), order, problem.seed)
+
+
+def choose_starts(problem: Problem, chains: int, data: Array | None, precision: float = 0.005) -> Starts:
+    """A quarter of the chains at cooled, a quarter at best assignments, the others at random ones, half of these at rows of data."""
+    rng = np.random.default_rng(problem.seed)
+    states = first_states(problem, chains, rng)
+    kinds = np.full(chains, RANDOM)
+    number = np.arange(chains) % 4
+    cooled, best = _cool(problem, rng)
+    best = best[~_negligible(problem, best, precision)]
+    kinds[number == 2], states[number == 2] = COOLED, cooled[np.arange(int((number == 2).sum())) % len(cooled)]
+    if len(best):
+        kinds[number == 3], states[number == 3] = BEST, best[np.arange(int((number == 3).sum())) % len(best)]
+    if data is not None and len(data):
+        rows = data[rng.integers(len(data), size=int((number == 1).sum()))]
+        kinds[number == 1], states[number == 1] = DATA, problem.fitted(rows, rng)
+    return Starts(states, kinds)
+
+
+def first_states(problem: Problem, n: int, rng: np.random.Generator) -> Array:
+    """Random states; where there are infinite weights, assignments that keep them, as different as time allows."""
+    if problem.rules is None:
+        return problem.random_states(n, rng)
+    found = problem.other_assignments(FEW, rng, RULE_SECONDS)
+    return np.ascontiguousarray(found[np.arange(n) % len(found)], dtype=np.int16)
+
+
+def _cool(problem: Problem, rng: np.random.Generator) -> tuple[Array, Array]:
+    """States after cooling down to the network's own temperature, and the best ones found by going on from there."""
+    first = first_states(problem, FEW, rng)
+    sampler = make_sampler(problem, first)
+    sampler.run(COOLING, np.geomspace(0.1, 1, COOLING).astype(np.float32), None, False, False, False, problem.threads)
+    cooled = _kept(problem, np.asarray(sampler.states()), first)
+    sampler.run(FREEZING, np.geomspace(1, COLDEST, FREEZING).astype(np.float32), None, False, False, False, problem.threads)
+    frozen, scores = climb(problem, np.asarray(sampler.states()))
+    top = frozen[int(np.argmax(scores))]
+    held, held_scores = climb(problem, _with_features_true(problem, top, rng))
+    states = np.concatenate([frozen, held])
+    scores = np.concatenate([scores, held_scores])
+    states, place = np.unique(states, axis=0, return_index=True)
+    order = np.argsort(-scores[place], kind="stable")[: FEW // 2]
+    good = states[order]
+    return cooled, good[problem.keeps_rules(good)] if problem.rules is not None else good
+
+
+def _kept(problem: Problem, states: Array, otherwise: Array) -> Array:
+    """The states, with others in place of those that break a rule."""
+    if problem.rules is None:
+        return states
+    return np.where(problem.keeps_rules(states)[:, None], states, otherwise)
+
+
+def climb(problem: Problem, states: Array, rounds: int = 100) -> tuple[Array, Array]:
+    """To the nearest states that no change of one variable improves, and their scores."""
+    sampler = make_sampler(problem, states)
+    for _ in range(rounds):
+        before = sampler.states()
+        sampler.run(5, None, None, False, False, True, problem.threads)
+        if np.array_equal(before, sampler.states()):
+            break
+    return np.asarray(sampler.states()), np.asarray(sampler.scores(problem.threads))
+
+
+def _with_features_true(problem: Problem, state: Array, rng: np.random.Generator) -> Array:
+    """The state, and random ones, each with one long feature of large weight made true; the state itself if there are none."""
+    domain, allowed = problem.domain, problem.given.allowed
+    features, weights = problem.network.features, problem.network.weights
+    long = np.flatnonzero((features.lengths >= LONG) & np.isfinite(weights) & (weights > 0))
+    long = long[np.argsort(-weights[long], kind="stable")[:FEW]]
+    bases = np.concatenate([np.tile(state, (len(long), 1)), problem.random_states(len(long), rng)])
+    out = [state]
+    for base, j in zip(bases, np.tile(long, 2), strict=True):
+        open_states = allowed.copy()
+        for literal in features[int(j)]:
+            v = int(domain.literal_variable[literal % domain.n_literals])
+            mine = slice(int(domain.base[v]), int(domain.base[v + 1]))
+            same = np.arange(mine.start, mine.stop) == literal % domain.n_literals
+            open_states[mine] &= same if literal < domain.n_literals else ~same
+        variables = np.unique(features.variables[features.start[j] : features.start[j + 1]])
+        choices = [np.flatnonzero(open_states[domain.base[v] : domain.base[v + 1]]) for v in variables]
+        if all(len(c) for c in choices):
+            one = base.copy()
+            one[variables] = [one[v] if one[v] in c else c[0] for v, c in zip(variables, choices, strict=True)]
+            out.append(one)
+    return np.ascontiguousarray(np.stack(out), dtype=np.int16)
+
+
+def _negligible(problem: Problem, modes: Array, precision: float) -> Array:
+    """Which modes carry, by the states one change away, less than a tenth of the precision of a lower bound on all probability."""
+    if not len(modes):
+        return np.zeros(0, dtype=bool)
+    mass = log_masses(problem, modes)
+    lower = float(problem.model.mean_field(problem.evidence, 1e-4, 50, 2, problem.seed)[1])
+    return np.asarray(mass + MARGIN < max(lower, float(mass.max()) - MARGIN) + np.log(NEGLIGIBLE * precision))
+
+
+def log_masses(problem: Problem, modes: Array) -> Array:
+    """The logarithm of the mass around each mode, as if its variables moved on their own: its score less the logarithm of its
+    probability given that each other variable stays."""
+    sampler = make_sampler(problem, modes)
+    sampler.run(1, None, None, True, False, True, problem.threads)  # at a mode, climbing stays
+    chosen = np.take_along_axis(np.asarray(sampler.sums(), dtype=float), problem.domain.base[:-1] + modes.astype(np.int64), axis=1)
+    open_ones = np.isin(np.arange(len(problem.domain)), problem.open_variables())
+    with np.errstate(divide="ignore"):
+        lost = np.where(open_ones, np.log(np.maximum(chosen, 1e-12)), 0.0).sum(axis=1)
+    return np.asarray(sampler.scores(problem.threads)) - lost
