@@ -153,7 +153,7 @@ def _average_in_order(terms: _Terms, pairs: Array) -> Array:
 def _choose_expanded(terms: _Terms) -> Array:
     """Which features are cheaper to expand into subsets than to multiply with all others, as far as memory goes."""
     size = terms.multiply(terms.count * np.where(terms.n_states == 2, 2.0, 3.0))
-    size = np.where(terms.lengths <= 2, 1.0, size)
+    size = np.where(terms.lengths <= 2, terms.multiply(terms.count.astype(float)), size)
     chosen = size <= 150 + len(size) * terms.lengths / 60
     order = np.argsort(size, kind="stable")
     chosen[order[np.cumsum(size[order]) > MAX_TERMS]] = False
