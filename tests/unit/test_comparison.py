@@ -300,6 +300,30 @@ def test_figures_hold_what_they_should(results, kind):
     assert "against atomic" in done.plot("relative", reference="atomic").axes[0].get_ylabel()
 
 
+def test_figures_leave_no_learner_out_without_a_word(results):
+    bars = {c.get_label(): c for c in results[0].plot("relative").axes[0].containers}
+    assert set(bars) == {"chow-liu", "atomic"}
+    rows = [
+        {"learner": learner, "dataset": name, "fraction": 1.0, "train_rows": 10, "npll": score, "seconds": 1.0}
+        for name, shift in (("one", 0.0), ("two", 0.1))
+        for learner, score in (("dtsl", -0.5 - shift), ("l1", -0.51), ("l2", -0.505), ("atomic", -5.0))
+    ]
+    rows[5] = {"learner": "l1", "dataset": "two", "fraction": 1.0, "train_rows": 10, "error": "no"}
+    rows.append({"learner": "gssl", "dataset": "one", "fraction": 1.0, "train_rows": 10, "error": "no"})
+    figure = Comparison(rows).plot("relative")
+    bars = {c.get_label(): [bar.get_height() for bar in c] for c in figure.axes[0].containers}
+    assert bars["l1"] == pytest.approx([2.0])
+    assert bars["l2"] == pytest.approx([1.0, 100 * (0.505 - 0.6) / 0.6])
+    assert max(bars["atomic"]) < 100  # cut, and marked
+    assert {text.get_text() for text in figure.axes[0].texts} == {"900", "733"}
+    note = figure.get_supxlabel()
+    assert "gssl has no score" in note
+    assert "two has no score of l1" in note
+    assert Comparison(rows[:4]).plot("relative").get_supxlabel() == ""
+    without = Comparison([row for row in rows if "error" not in row and (row["learner"], row["dataset"]) != ("dtsl", "two")])
+    assert "against l2" in without.plot("relative").axes[0].get_ylabel()
+
+
 def test_a_budget_ends_the_search_with_what_there_is(tables, tmp_path):
     done = compare(["dtsl", DTL1], {"a": tables}, grid="paper", time_budget=0.0, folder=tmp_path)
     for row in done.rows:

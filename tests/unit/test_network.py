@@ -10,7 +10,8 @@ import pytest
 
 from undirected import DataError, Dataset, Domain, FeatureError, FeatureSet, FormatError, MarkovNetwork, Variable, datasets, load
 from undirected.formats import libra, native, uai
-from undirected.network.graph import layout, pair_weights
+from undirected.network.edges import measure_edges
+from undirected.network.graph import layout
 
 DOMAIN = Domain([Variable("smoker", ("no", "yes")), Variable("age", ("young", "middle", "old")), Variable("a=b & c", (" x", "!"))])
 
@@ -92,14 +93,34 @@ def test_graph_strengths_and_signs():
     model = network(
         "smoker=yes & age=old", "smoker=no & age=middle", 'smoker=yes & age=old & "a=b & c"="!"', "age=old", weights=[1.0, 0.5, 2.0, 9.0]
     )
-    pairs = pair_weights(model.features, model.weights)
-    assert pairs[0, 1] == (1.0 + 0.5 + 1.0, 1.0 - 0.5 + 1.0)
+    edges = measure_edges(model.features, model.weights)
+    # Against the first state, old is 1 and (with "!") 3 stronger, middle 0.5 weaker: all log odds ratios of smoker and age.
+    ratios = [old - other for extra in (1.0, 3.0) for old, other in ((extra, 0.0), (-0.5, 0.0), (extra, -0.5))]
+    assert edges[0, 1].strength == pytest.approx(np.sqrt(np.mean(np.square(ratios))))
+    assert edges[0, 1].sign == 0  # young, middle, old are texts
+    assert edges[0, 2] == (pytest.approx(np.sqrt(2.0**2 / 3)), 1)  # a ratio of 2 among the old, who are a third
     graph = model.graph()
+    assert graph.edges["smoker", "age"]["signed"] == 0.0
     assert set(graph) == {"smoker", "age", "a=b & c"}
     assert graph.number_of_edges() == 3
     first, second = layout(graph), layout(model.graph())
     assert all(np.array_equal(first[n], second[n]) for n in graph)
     assert network("smoker=yes & age=old", weights=[0.0]).graph().number_of_edges() == 0
+
+
+def test_infinite_weights_in_edges():
+    edges = measure_edges(FeatureSet.all_pairs(Domain.from_sizes([2, 2, 2])), np.array([1.0, 0, -2.0, np.inf, -np.inf, 3.0]))
+    assert edges == {(0, 1): (22.0, 1), (0, 2): (22.0, -1), (1, 2): (3.0, 1)}
+
+
+def test_variables_without_edges_stand_below_the_others():
+    graph = network("smoker=yes & age=old").graph()
+    place = layout(graph)
+    assert place["a=b & c"][1] < min(place["smoker"][1], place["age"][1])
+    graph.add_nodes_from("uvwxyz")
+    place = layout(graph, columns=3)
+    assert len({place[n][1] for n in ("a=b & c", *"uvwxyz")}) == 3
+    assert max(abs(x) for x, _ in place.values()) <= 1.01
 
 
 def test_summary_and_html_name_the_strongest():
@@ -132,7 +153,7 @@ def test_graphml_can_be_read_by_others(tmp_path):
     model.save(tmp_path / "g.graphml")
     graph = nx.read_graphml(tmp_path / "g.graphml")
     assert graph.nodes["age"]["states"] == "young, middle, old"
-    assert graph.edges["smoker", "age"]["strength"] == 1.0
+    assert graph.edges["smoker", "age"]["strength"] == pytest.approx(np.sqrt(2 / 3))
     with pytest.raises(FormatError, match="'.graphml' is not one of"):
         load(tmp_path / "g.graphml")
 

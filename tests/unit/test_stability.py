@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from undirected import L1, AllPairs, ChowLiu, DataError, Dataset, ParameterError, bootstrap, datasets
 from undirected.evaluation.stability import DROPPED, Estimate, Stability, _resampled
+from undirected.plots.graph import APART, UNDIRECTED
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +131,32 @@ def test_warnings_come_back_afterwards(table):
     before = list(warnings.filters)
     bootstrap(ChowLiu(), table, n=8, threads=4)
     assert warnings.filters == before
+
+
+def test_pictures_show_what_comes_back():
+    edges = {(f"a{i}", f"b{i}"): Estimate(0.0, 0.1, 0.0, 0.0, 0.0) for i in range(80)}
+    edges["last", "often"] = Estimate(0.0, 0.6, 0.4, 0.0, 0.9)
+    edges["last", "always"] = Estimate(-1.0, 1.0, -1.0, -1.5, -0.5)
+    found = Stability(10, 0.9, edges, {}, {}, {}, unsigned=frozenset({("last", "often")}))
+    assert [row["b"] for row in found.rows()[:2]] == ["always", "often"]
+    axes = found.plot("edges").axes[0]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert len(labels) == 60
+    assert {"last - often   60%", "last - always   100%"} <= set(labels)
+    bars = {round(line.get_ydata()[0]): line.get_color() for line in axes.lines if line.get_linewidth() > 3}
+    assert bars[labels.index("last - often   60%")] == UNDIRECTED
+    assert bars[labels.index("last - always   100%")] == APART
+
+
+def test_edges_without_order_have_strengths():
+    rng = np.random.default_rng(0)
+    x = rng.integers(3, size=300)
+    frame = {"number": x, "text": np.array(["p", "q", "r"])[(x + (rng.random(300) < 0.2)) % 3], "other": (x + (rng.random(300) < 0.3)) % 3}
+    found = bootstrap(ChowLiu(), pd.DataFrame(frame), n=4, n_dropping=4)
+    assert found.unsigned == {pair for pair in found.edges if "text" in pair}
+    assert all(found.edges[pair].low >= 0 for pair in found.unsigned)
+    for name, estimate in found.strength.items():
+        assert estimate.value == pytest.approx(sum(abs(e.value) for pair, e in found.edges.items() if name in pair))
 
 
 def test_pictures_and_tables(table):

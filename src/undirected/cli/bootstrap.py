@@ -33,7 +33,9 @@ Examples:
 @common.read_options
 @common.domain_options
 @common.compute_options
-@click.option("--plot", type=click.Path(dir_okay=False), help="Where to draw the edges, sorted by weight (.svg, .png, .pdf).")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False), help="Where to draw the most frequent edges, sorted by strength (.svg, .png, .pdf)."
+)
 @click.option("--plot-dropping", type=click.Path(dir_okay=False), help="Where to draw how node strengths hold as rows are dropped.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Where to save the table of edges (.csv).")
 @common.output_options
@@ -55,7 +57,7 @@ def bootstrap(
     debug: bool,
     **options: Any,
 ) -> int:
-    """Learn again from resamples of DATA: which edges come back, and how far their weights move."""
+    """Learn again from resamples of DATA: which edges come back, and how far their strengths move."""
     from undirected.data.files import check_writable, write_whole
     from undirected.evaluation.stability import bootstrap as resample
     from undirected.plots import check_picture, save_figure

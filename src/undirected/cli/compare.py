@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from undirected.cli import common
+from undirected.errors import ParameterError
 from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
 
 if TYPE_CHECKING:
@@ -138,11 +140,12 @@ def _told(row: dict[str, Any]) -> str:
 
 def _draw(results: Comparison, folder: Path, quiet: bool) -> None:
     from undirected.plots import save_figure
+    from undirected.plots.comparison import find_left_out
 
     files = {}
     for metric in results.metrics:
         end = "" if metric == "npll" else f"-{metric}"
-        if len(results.learners) > 1 and results.scores(metric)[0]:
+        with contextlib.suppress(ParameterError):  # where no two learners have scores on the same data set
             files[f"relative{end}"] = results.plot("relative", metric=metric)
         if len({row["fraction"] for row in results.rows}) > 1:
             files[f"curves{end}"] = results.plot("curves", metric=metric)
@@ -152,3 +155,6 @@ def _draw(results: Comparison, folder: Path, quiet: bool) -> None:
         save_figure(figure, folder / f"{name}.svg")
     drawn = ", ".join(str(folder / f"{name}.svg") for name in files)
     common.remark(f"wrote {drawn}" if drawn else "nothing to draw: no data set has a score for two learners", quiet)
+    missing = find_left_out(results) if drawn else []
+    if missing:
+        common.remark(f"not in the figures: {'; '.join(missing)}", quiet)

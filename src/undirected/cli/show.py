@@ -105,23 +105,26 @@ def score(
 @common.output_options
 def show(network: str, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
     """Sizes, degrees and the strongest features of NETWORK."""
+    import numpy as np
+
     from undirected import formats
+    from undirected.network.edges import find_joined_pairs
 
     model = formats.load(network)
-    graph = model.graph()
-    degrees = dict(graph.degree())
+    pairs = find_joined_pairs(model.features, model.weights)
+    degrees = dict(zip(model.domain.names, np.bincount(pairs.ravel(), minlength=len(model.domain)).tolist(), strict=True))
     values = {
         "n_variables": len(model.domain),
         "n_features": len(model.features),
         "n_nonzero": int((model.weights != 0).sum()),
-        "n_edges": graph.number_of_edges(),
+        "n_edges": len(pairs),
         "mean_length": float(model.features.lengths.mean()) if len(model.features) else 0.0,
         "degree": degrees,
         "strongest": [{"feature": text, "weight": weight} for text, weight in model.strongest(top)],
     }
     hubs = sorted(degrees.items(), key=lambda item: (-item[1], item[0]))[:5]
     text = model.summary(top)
-    if graph.number_of_edges():
+    if len(pairs):
         text += "\n  most neighbours  " + ", ".join(f"{name} ({degree})" for name, degree in hubs)
     common.emit(values, as_json, text)
 
@@ -132,16 +135,22 @@ def show(network: str, top: int, as_json: bool, quiet: bool, debug: bool) -> Non
 @click.option("--top", type=click.IntRange(1), default=60, show_default=True, help="How many of the strongest edges.")
 @common.output_options
 def plot(network: str, output: str, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
-    """Draw the graph of NETWORK: blue edges join states that go together, red ones those that shun each other."""
+    """Draw the graph of NETWORK.
+
+    An edge is as wide as it is strong (the root mean square of the log odds ratios of its two variables, whatever the others are). It
+    is blue where higher or later states of the two go together, red where they shun each other, and grey where a variable has three
+    or more states without an order. Variables without edges stand below.
+    """
     from undirected import formats
     from undirected.data.files import check_writable
+    from undirected.network.edges import find_joined_pairs
     from undirected.plots import check_picture, save_figure
     from undirected.plots.graph import draw_graph
 
     check_picture(output)
     check_writable(output)
     model = formats.load(network)
-    edges = model.graph().number_of_edges()
+    edges = len(find_joined_pairs(model.features, model.weights))
     save_figure(draw_graph(model, top), output)
     common.emit({"output": output, "edges": edges, "shown": min(edges, top)}, as_json, f"wrote {output}")
 

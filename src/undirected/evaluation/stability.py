@@ -18,7 +18,7 @@ from undirected.errors import DataError, ParameterError, Unconverged
 from undirected.features.conjunction import format_feature
 from undirected.kernels import default_threads
 from undirected.kernels.types import Array
-from undirected.network.graph import pair_weights
+from undirected.network.edges import Edge, find_directed, measure_edges
 from undirected.network.network import MarkovNetwork
 from undirected.weights.fit import one_blas_thread
 
@@ -47,7 +47,11 @@ class Estimate:
 @dataclass
 class Stability:
     """The outcome of `bootstrap`. ``edges`` by pairs of names, ``features`` by text, ``strength`` (the sum of a variable's edge
-    strengths) by name; ``correlations`` of node strength with that on all rows by the share of rows dropped."""
+    strengths) by name; ``correlations`` of node strength with that on all rows by the share of rows dropped.
+
+    An edge's value is its strength as in `MarkovNetwork.graph`, with a sign where both variables have two states or an order;
+    pairs in ``unsigned`` have none.
+    """
 
     n: int
     level: float
@@ -57,6 +61,7 @@ class Stability:
     correlations: dict[float, list[float]]
     stopped_by: str | None = None  # "interrupt" or "time", if not all samples were done
     note: str = field(default=NOTE, repr=False)
+    unsigned: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def coefficient(self) -> float:
@@ -71,7 +76,7 @@ class Stability:
         return good
 
     def rows(self, kind: str = "edges") -> list[dict[str, Any]]:
-        """Of ``edges``, ``features`` or ``strength``: a row each, the most frequent and strongest first."""
+        """Of ``edges``, ``features`` or ``strength``: a row each, the most frequent first, among these the strongest."""
         if kind == "edges":
             found: list[dict[str, Any]] = [{"a": a, "b": b, **vars(e)} for (a, b), e in self.edges.items()]
         elif kind in ("features", "strength"):
@@ -79,7 +84,7 @@ class Stability:
             found = [{name: key, **vars(e)} for key, e in getattr(self, kind).items()]
         else:
             raise ParameterError(f"there is no table {kind!r}; choose edges, features or strength")
-        return sorted(found, key=lambda row: (-row["frequency"], -abs(row["value"])))
+        return sorted(found, key=lambda row: (-row["frequency"], -abs(row["value"]), -abs(row["mean"])))
 
     def to_frame(self, kind: str = "edges") -> Any:
         """`rows` as a pandas frame (needs pandas)."""
@@ -90,7 +95,7 @@ class Stability:
     def __str__(self) -> str:
         shown = self.rows()[:30]
         wide = max((len(row["a"] + row["b"]) + 3 for row in shown), default=4)
-        lines = [f"{'edge':{wide}} {'weight':>8} {'often':>6} {'from':>8} {'to':>8}"]
+        lines = [f"{'edge':{wide}} {'strength':>8} {'often':>6} {'from':>8} {'to':>8}"]
         lines += [
             f"{row['a'] + ' - ' + row['b']:{wide}} {row['value']:8.3f} {row['frequency']:6.0%} {row['low']:8.3f} {row['high']:8.3f}"
             for row in shown
@@ -103,7 +108,7 @@ class Stability:
         return "\n".join([*lines, self.note])
 
     def plot(self, kind: str = "edges", **options: Any) -> Figure:
-        """A figure: ``edges`` sorted by weight with their intervals, or ``dropping``: correlations as cases are dropped."""
+        """A figure: the most frequent ``edges`` with their intervals, or ``dropping``: correlations as cases are dropped."""
         from undirected.plots.stability import draw_stability
 
         return draw_stability(self, kind, **options)
@@ -253,20 +258,26 @@ def _resampled(rows: Dataset, dropped: float, seed: int, k: int) -> Dataset:
     return Dataset(rows.domain, rows.codes[kept], weights[kept], rows.source)
 
 
-def _strengths(network: MarkovNetwork) -> Array:
-    out = np.zeros(len(network.domain))
-    for (a, b), (strength, _) in pair_weights(network.features, network.weights).items():
-        out[[a, b]] += strength
+Edges = dict[tuple[int, int], Edge]
+
+
+def _add_strengths(edges: Edges, n: int) -> Array:
+    """For each of ``n`` variables the sum of its edges' strengths."""
+    out = np.zeros(n)
+    for (a, b), edge in edges.items():
+        out[a] += edge.strength
+        out[b] += edge.strength
     return out
 
 
 def _correlations(whole: MarkovNetwork, found: dict[int, MarkovNetwork], shares: Sequence[float]) -> dict[float, list[float]]:
     """Of node strengths with those on all rows; a sample without any spread counts as uncorrelated."""
-    base = _strengths(whole)
+    n = len(whole.domain)
+    base = _add_strengths(measure_edges(whole.features, whole.weights), n)
     out: dict[float, list[float]] = {}
     for k in sorted(found):
-        other = _strengths(found[k])
-        value = float(np.corrcoef(base, other)[0, 1]) if len(base) > 1 and base.std() > 0 and other.std() > 0 else 0.0
+        other = _add_strengths(measure_edges(found[k].features, found[k].weights), n)
+        value = float(np.corrcoef(base, other)[0, 1]) if n > 1 and base.std() > 0 and other.std() > 0 else 0.0
         out.setdefault(shares[k], []).append(value)
     return dict(sorted(out.items()))
 
@@ -275,28 +286,35 @@ def _collected(
     whole: MarkovNetwork, resampled: list[MarkovNetwork], level: float, correlations: dict[float, list[float]], stopped_by: str | None
 ) -> Stability:
     names = whole.domain.names
+    n, n_variables = len(resampled), len(names)
+    directed = find_directed(whole.domain)
     edges: dict[tuple[int, int], list[float]] = {}
     features: dict[tuple[int, ...], list[float]] = {}
-    for network in resampled:
-        for pair, (_, signed) in pair_weights(network.features, network.weights).items():
-            edges.setdefault(pair, []).append(signed)
-        for j in np.flatnonzero(network.weights):
-            features.setdefault(network.features[int(j)], []).append(float(network.weights[j]))
-    whole_edges = {pair: signed for pair, (_, signed) in pair_weights(whole.features, whole.weights).items()}
-    whole_features = {whole.features[int(j)]: float(whole.weights[j]) for j in np.flatnonzero(whole.weights)}
-    n = len(resampled)
+    strengths = np.zeros((n, n_variables))
+
+    def values_of(measured: Edges) -> dict[tuple[int, int], float]:
+        return {(a, b): e.signed if directed[a] and directed[b] else e.strength for (a, b), e in measured.items()}
 
     def estimate(value: float, values: list[float]) -> Estimate:
         filled = np.concatenate([values, np.zeros(n - len(values))])
         low, high = np.quantile(filled, [(1 - level) / 2, (1 + level) / 2])
         return Estimate(value, len(values) / n, float(filled.mean()), float(low), float(high))
 
-    strengths = np.array([_strengths(network) for network in resampled])
-    base = _strengths(whole)
+    for k, network in enumerate(resampled):
+        measured = measure_edges(network.features, network.weights)
+        strengths[k] = _add_strengths(measured, n_variables)
+        for pair, value in values_of(measured).items():
+            edges.setdefault(pair, []).append(value)
+        for j in np.flatnonzero(network.weights):
+            features.setdefault(network.features[int(j)], []).append(float(network.weights[j]))
+    measured = measure_edges(whole.features, whole.weights)
+    base, whole_edges = _add_strengths(measured, n_variables), values_of(measured)
+    whole_features = {whole.features[int(j)]: float(whole.weights[j]) for j in np.flatnonzero(whole.weights)}
+    pairs = sorted({*edges, *whole_edges})
     return Stability(
         n,
         level,
-        {(names[a], names[b]): estimate(whole_edges.get((a, b), 0.0), edges.get((a, b), [])) for a, b in sorted({*edges, *whole_edges})},
+        {(names[a], names[b]): estimate(whole_edges.get((a, b), 0.0), edges.get((a, b), [])) for a, b in pairs},
         {
             format_feature(key, whole.domain): estimate(whole_features.get(key, 0.0), features.get(key, []))
             for key in sorted({*features, *whole_features}, key=lambda key: (len(key), key))
@@ -304,4 +322,5 @@ def _collected(
         {name: estimate(float(base[v]), [x for x in strengths[:, v].tolist() if x != 0]) for v, name in enumerate(names)},
         correlations,
         stopped_by,
+        unsigned=frozenset((names[a], names[b]) for a, b in pairs if not (directed[a] and directed[b])),
     )

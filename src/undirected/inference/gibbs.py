@@ -13,6 +13,7 @@ from undirected.inference.diagnostics import ROUNDING, Diagnosis, diagnose
 from undirected.inference.problem import Problem
 from undirected.inference.starts import choose_starts, first_states, make_sampler
 from undirected.kernels.types import Array
+from undirected.network.edges import find_joined_pairs
 
 SCANS = ("systematic", "coloured", "random")
 FIRST_SWEEPS = 32
@@ -52,8 +53,10 @@ def scan_order(problem: Problem, scan: str) -> Array:
     if scan == "coloured":
         import networkx as nx
 
-        colours = nx.greedy_color(problem.network.graph(), strategy="largest_first")
-        return np.array(sorted(range(n), key=lambda v: (colours[problem.domain[v].name], v)), dtype=np.int32)
+        graph = nx.empty_graph(n)
+        graph.add_edges_from(find_joined_pairs(problem.network.features, problem.network.weights).tolist())
+        colours = nx.greedy_color(graph, strategy="largest_first")
+        return np.array(sorted(range(n), key=lambda v: (colours[v], v)), dtype=np.int32)
     raise ParameterError(f"scan={scan!r} is not known; choose one of {', '.join(SCANS)}")
 
 

@@ -17,7 +17,8 @@ from undirected.errors import DataError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
-from undirected.network.graph import markov_graph, pair_weights
+from undirected.network.edges import find_joined_pairs
+from undirected.network.graph import markov_graph
 
 if TYPE_CHECKING:
     import networkx
@@ -301,14 +302,20 @@ class MarkovNetwork:
         return list(zip(self.features.subset(order).texts(), self.weights[order].tolist(), strict=True))
 
     def graph(self) -> networkx.Graph:
-        """The Markov graph: variables joined where a feature of non-zero weight holds both."""
+        """The Markov graph: variables joined where a feature of non-zero weight holds both.
+
+        An edge's ``strength`` is the root mean square of the two variables' log odds ratios, over their states and those of all
+        others; for two binary variables with one feature it is the absolute weight. ``signed`` is the strength with a plus where
+        higher states go together and a minus where they avoid each other; it is 0 where a variable has three or more states
+        without an order.
+        """
         return markov_graph(self.features, self.weights)
 
     def summary(self, k: int = 10) -> str:
         """Sizes, degrees and the strongest features, as text."""
         n_nonzero = int((self.weights != 0).sum())
-        pairs = pair_weights(self.features, self.weights)
-        degree = np.bincount(np.array(list(pairs), dtype=np.int64).ravel(), minlength=len(self.domain)) if pairs else np.zeros(1)
+        pairs = find_joined_pairs(self.features, self.weights)
+        degree = np.bincount(pairs.ravel(), minlength=max(1, len(self.domain)))
         sizes = self.domain.n_states
         lengths = np.bincount(self.features.lengths)
         lines = [

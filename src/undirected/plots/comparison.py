@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,19 +16,14 @@ from undirected.kernels.types import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FLOORS = ("atomic", "chow-liu", "Atomic", "ChowLiu")
+FLOORS = ("atomic", "Atomic")  # whose bars do not decide how high the figure is
 KINDS = ("relative", "runtime", "curves")
 MARKS = "so^vDP*<>X"
 
 
 def draw_comparison(results: Comparison, kind: str = "relative", **options: Any) -> Figure:
-    """One of the figures below; ``reference`` names the learner the others are held against (dtsl if it is there).
-
-    Independent variables and Chow-Liu trees, which would flatten the others, are left out where two others are left.
-    """
-    drawn = [learner for learner in results.learners if learner not in FLOORS or learner == options.get("reference")]
-    if len(drawn) > 1:
-        results = Comparison([row for row in results.rows if row["learner"] in drawn], results.complete)
+    """One of the figures below; ``reference`` names the learner the others are held against (dtsl, unless it failed more often
+    than others)."""
     drawing = {"relative": draw_relative, "runtime": draw_runtime, "curves": draw_curves}.get(kind)
     if drawing is None:
         raise ParameterError(f"there is no figure {kind!r}; choose one of {', '.join(KINDS)}")
@@ -38,25 +34,23 @@ def draw_relative(results: Comparison, reference: str | None = None, metric: str
     """Figure 5, in NPLL or NCMLL: a bar per learner and data set, how far its loss is above the reference's, in percent.
     Below zero is better.
 
-    Bars that tower above most others are cut and marked with their height.
+    Bars that tower above most others are cut and marked with their height. Where a learner has no score there is a small cross
+    instead of a bar, and a line below the figure names what is missing.
     """
     from matplotlib.figure import Figure
 
-    reference = _reference(results, reference)
-    names, scores = results.scores(metric)
-    if not names:
-        raise ParameterError("no data set has a score for every learner; there is nothing to draw")
-    base = scores[:, results.learners.index(reference)]
-    others = [learner for learner in results.learners if learner != reference]
-    heights = np.array([100 * (base - scores[:, results.learners.index(o)]) / np.abs(base) for o in others]).reshape(len(others), -1)
-    top = _useful_height(heights)
-    figure = Figure(figsize=(max(6.0, 0.75 * len(names) + 2), 4.2), layout="constrained")
+    reference = _reference(results, reference, metric)
+    names, others, heights = _find_heights(results, reference, metric)
+    top = _useful_height(np.array([h for h, other in zip(heights, others, strict=True) if other not in FLOORS or len(others) == 1]))
+    figure = Figure(figsize=(max(6.0, 0.75 * len(names) + 2, 0.13 * len(names) * len(others) + 2), 4.2), layout="constrained")
     axes = figure.add_subplot()
-    width = 0.8 / max(1, len(others))
+    width = 0.8 / len(others)
     colors = _colors(results)
     for k, other in enumerate(others):
         place = np.arange(len(names)) + (k - (len(others) - 1) / 2) * width
-        axes.bar(place, np.clip(heights[k], -top, top), width, label=other, color=colors[other])
+        there = np.isfinite(heights[k])
+        axes.bar(place[there], np.clip(heights[k][there], -top, top), width, label=other, color=colors[other])
+        axes.plot(place[~there], np.zeros((~there).sum()), linestyle="", marker="x", markersize=4, color=colors[other])
         for x, height in zip(place, heights[k], strict=True):
             if abs(height) > top:
                 axes.annotate(
@@ -65,11 +59,50 @@ def draw_relative(results: Comparison, reference: str | None = None, metric: str
                 )  # fmt: skip
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=8)
-    low, high = (float(np.clip(f(heights, initial=0.0), -top, top)) for f in (np.min, np.max))
+    low, high = (float(np.clip(f(heights[np.isfinite(heights)], initial=0.0), -top, top)) for f in (np.min, np.max))
     axes.set_ylim(1.18 * low - 0.04 * top, 1.18 * high + 0.04 * top)
     axes.set_ylabel(f"test loss ({metric.upper()}) against {reference}, %\n(below zero: better)", fontsize=9)
-    axes.legend(fontsize=8, frameon=False, ncols=max(1, len(others)), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    axes.legend(fontsize=8, frameon=False, ncols=min(6, len(others)), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    _write_note(figure, find_left_out(results, metric, reference))
     return figure
+
+
+def find_left_out(results: Comparison, metric: str = "npll", reference: str | None = None) -> list[str]:
+    """What figures cannot show, in words: learners without any score, and data sets on which some have none."""
+    there = np.isfinite(_find_scores(results, metric))
+    what = "run time" if metric == "seconds" else "score"
+    out = [f"{learner} has no {what}" for k, learner in enumerate(results.learners) if not there[:, k].any()]
+    for line, name in zip(there, results.datasets, strict=True):
+        missing = [learner for k, learner in enumerate(results.learners) if not line[k] and there[:, k].any()]
+        if reference in missing or not line.any():
+            out.append(f"{name} is left out, as {reference or 'every learner'} has no {what} there")
+        elif missing:
+            out.append(f"{name} has no {what} of {', '.join(missing)}")
+    return out
+
+
+def _write_note(figure: Figure, found: list[str]) -> None:
+    if found:
+        width = int(15 * figure.get_figwidth())
+        figure.supxlabel(textwrap.fill("; ".join(found), width), fontsize=7, x=0.01, ha="left", color="#555555", parse_math=False)
+
+
+def _find_scores(results: Comparison, metric: str) -> Array:
+    """Scores by data set and learner; not a number where there is none."""
+    cells = [[results.row(learner, name) for learner in results.learners] for name in results.datasets]
+    return np.array([[(row or {}).get(metric) for row in line] for line in cells], dtype=float)
+
+
+def _find_heights(results: Comparison, reference: str, metric: str) -> tuple[list[str], list[str], Array]:
+    """The data sets on which the reference and another learner have scores, these others, and their losses above the reference's."""
+    scores = _find_scores(results, metric)
+    base = scores[:, [results.learners.index(reference)]]
+    heights = 100 * (base - scores) / np.abs(base)
+    others = [k for k, learner in enumerate(results.learners) if learner != reference and np.isfinite(heights[:, k]).any()]
+    names = np.flatnonzero(np.isfinite(heights[:, others]).any(axis=1))
+    if not len(names):
+        raise ParameterError(f"no data set has a score of {reference} and of another learner; there is nothing to draw")
+    return [results.datasets[i] for i in names], [results.learners[k] for k in others], heights[names][:, others].T
 
 
 def draw_runtime(results: Comparison, reference: str | None = None) -> Figure:
@@ -77,7 +110,7 @@ def draw_runtime(results: Comparison, reference: str | None = None) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    reference = _reference(results, reference)
+    reference = _reference(results, reference, "seconds")
     figure = Figure(figsize=(6.0, 5.2), layout="constrained")
     axes = figure.add_subplot()
     colors = _colors(results)
@@ -100,6 +133,7 @@ def draw_runtime(results: Comparison, reference: str | None = None) -> Figure:
     keys = [Line2D([], [], linestyle="", marker=m, color=colors[o], label=o) for m, o in zip(MARKS * len(others), others, strict=False)]
     keys.append(Line2D([], [], linestyle="", marker="o", markerfacecolor="none", color="#555555", label="hollow: published"))
     axes.legend(handles=keys, fontsize=8, frameon=False, loc="upper left")
+    _write_note(figure, find_left_out(results, "seconds", reference))
     return figure
 
 
@@ -131,6 +165,7 @@ def draw_curves(results: Comparison, metric: str = "npll") -> Figure:
         if k >= len(names) - columns:
             axes.set_xlabel("thousands of training rows", fontsize=8)
     figure.legend(list(shown.values()), list(shown), loc="outside upper center", ncols=max(1, len(shown)), fontsize=8, frameon=False)
+    _write_note(figure, find_left_out(results, metric))
     return figure
 
 
@@ -144,10 +179,12 @@ def _printed_seconds(results: Comparison, reference: str, other: str) -> Array:
     return np.array([(a[0].value, b[0].value) for a, b in values if a and b and a[0].paper == b[0].paper])
 
 
-def _reference(results: Comparison, given: str | None) -> str:
+def _reference(results: Comparison, given: str | None, metric: str) -> str:
+    """The learner the others are held against: the given one, else the one with the most scores, and of several dtsl or the first."""
     if given is not None and given not in results.learners:
         raise ParameterError(f"reference={given!r} is not one of {', '.join(results.learners)}")
-    return given or ("dtsl" if "dtsl" in results.learners else results.learners[0])
+    n_scores = dict(zip(results.learners, np.isfinite(_find_scores(results, metric)).sum(axis=0).tolist(), strict=True))
+    return given or max(n_scores, key=lambda learner: (n_scores[learner], learner == "dtsl"))
 
 
 def _colors(results: Comparison) -> dict[str, str]:

@@ -11,9 +11,9 @@ from undirected.inference.evidence import of_codes
 from undirected.inference.problem import Problem
 from undirected.inference.rows import row_marginals
 from undirected.kernels.types import Array
-from undirected.network.graph import pair_weights
+from undirected.network.edges import measure_edges
 from undirected.network.network import MarkovNetwork
-from undirected.plots.graph import APART, TOGETHER
+from undirected.plots.graph import APART, choose_color
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,12 +29,12 @@ def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int],
     figure = Figure(figsize=(5.2 + 1.5 * n, 5.4), layout="constrained")
     grid = figure.add_gridspec(3, n + 3)
     axes = figure.add_subplot(grid[:, :3])
-    pairs = sorted(pair_weights(network.features, network.weights).items(), key=lambda item: -item[1][0])[:top]
-    strongest = pairs[0][1][0] if pairs else 1.0
-    for (a, b), (strength, signed) in reversed(pairs):
-        share = strength / strongest
+    pairs = sorted(measure_edges(network.features, network.weights).items(), key=lambda item: -item[1].strength)[:top]
+    strongest = (pairs[0][1].strength if pairs else 0.0) or 1.0
+    for (a, b), edge in reversed(pairs):
+        share = edge.strength / strongest
         axes.plot(
-            [a % columns, b % columns], [a // columns, b // columns], color=TOGETHER if signed >= 0 else APART,
+            [a % columns, b % columns], [a // columns, b // columns], color=choose_color(edge.signed),
             linewidth=0.5 + 4 * share, alpha=0.3 + 0.6 * share, zorder=1,
         )  # fmt: skip
     place = np.arange(rows * columns)

@@ -8,7 +8,7 @@ import numpy as np
 
 from undirected.errors import ParameterError
 from undirected.evaluation.stability import CORRELATION, Stability
-from undirected.plots.graph import APART, TOGETHER
+from undirected.plots.graph import APART, KEYS, TOGETHER, UNDIRECTED, choose_color, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,33 +25,41 @@ def draw_stability(stability: Stability, kind: str = "edges", **options: Any) ->
 
 
 def draw_edges(stability: Stability, top: int = 60) -> Figure:
-    """The ``top`` edges with the largest weights, sorted by weight: a dot for all rows, a bar for the interval over resamples, a cross
-    for their mean; the paler a bar, the less often the edge came back."""
+    """The ``top`` edges that came back most often (the strongest of equally frequent ones), sorted by value: a dot for all rows, a bar
+    for the interval over resamples, a cross for their mean; the paler a bar, the less often the edge came back. Grey edges have no
+    sign: the states of a variable have no order."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    ranked = sorted(stability.edges.items(), key=lambda item: -abs(item[1].value))[:top]
-    shown = sorted(ranked, key=lambda item: item[1].value)
-    wide = max((len(a) + len(b) for (a, b), _ in shown), default=0)
-    figure = Figure(figsize=(5.0 + 0.06 * min(wide, 120), max(2.5, 1.2 + 0.19 * len(shown))), layout="constrained")
+    chosen = [(row["a"], row["b"]) for row in stability.rows("edges")[:top]]
+    shown = sorted(chosen, key=lambda pair: (stability.edges[pair].value, stability.edges[pair].mean))
+    labels = [f"{shorten(a)} - {shorten(b)}   {stability.edges[a, b].frequency:.0%}" for a, b in shown]
+    wide = max(map(len, labels), default=0)
+    figure = Figure(figsize=(5.0 + 0.06 * wide, max(2.5, 1.7 + 0.19 * len(shown))), layout="constrained")
     axes = figure.add_subplot()
-    for y, (_, e) in enumerate(shown):
-        color = TOGETHER if e.mean >= 0 else APART
-        axes.plot([e.low, e.high], [y, y], color=color, linewidth=3.5, alpha=0.12 + 0.5 * e.frequency, solid_capstyle="butt", zorder=1)
-        axes.plot(e.mean, y, marker="x", color=color, markersize=4, linestyle="", zorder=2)
+    colors = []
+    for y, pair in enumerate(shown):
+        e = stability.edges[pair]
+        colors.append(UNDIRECTED if pair in stability.unsigned else choose_color(e.mean))
+        axes.plot([e.low, e.high], [y, y], color=colors[y], linewidth=3.5, alpha=0.12 + 0.5 * e.frequency, solid_capstyle="butt", zorder=1)
+        axes.plot(e.mean, y, marker="x", color=colors[y], markersize=4, linestyle="", zorder=2)
         axes.plot(e.value, y, marker="o", color="black", markersize=3.5, linestyle="", zorder=3)
     axes.axvline(0, color="#888888", linewidth=0.8, zorder=0)
-    axes.set_yticks(range(len(shown)), [f"{a} - {b}   {e.frequency:.0%}" for (a, b), e in shown], fontsize=7, parse_math=False)
+    axes.set_yticks(range(len(shown)), labels, fontsize=7, parse_math=False)
     axes.set_ylim(-0.7, max(len(shown), 1) - 0.3)
-    axes.set_xlabel("edge weight")
-    note = f"the {len(shown)} strongest of {len(stability.edges):,} edges" if len(stability.edges) > len(shown) else f"{len(shown)} edges"
-    figure.suptitle(f"{note}, {stability.n} resamples; percent: how often an edge came back", fontsize=9)
+    axes.set_xlabel("strength of the edge, with its sign" if {TOGETHER, APART} & set(colors) else "strength of the edge")
+    axes.grid(axis="y", color="#eeeeee", linewidth=0.6)
+    axes.set_axisbelow(True)
+    left = len(stability.edges) - len(shown)
+    note = f"the {len(shown)} most frequent of {len(stability.edges):,} edges" if left else f"{len(shown)} edges"
+    figure.suptitle(f"{note}, {stability.n} resamples\npercent: how often an edge came back", fontsize=9)
     keys = [
         Line2D([], [], marker="o", color="black", linestyle="", markersize=4, label="all rows"),
-        Line2D([], [], marker="x", color=TOGETHER, linestyle="", markersize=5, label="mean of resamples"),
-        Line2D([], [], color=TOGETHER, linewidth=3.5, alpha=0.6, label=f"{stability.level:.0%} of resamples (no test under L1)"),
+        Line2D([], [], marker="x", color="#333333", linestyle="", markersize=5, label="mean of resamples"),
+        Line2D([], [], color="#333333", linewidth=3.5, alpha=0.5, label=f"{stability.level:.0%} of resamples (no test under L1)"),
+        *(Line2D([], [], color=c, linewidth=3.5, label=text) for c, text in KEYS.items() if c in colors),
     ]
-    axes.legend(handles=keys, fontsize=7, frameon=False, loc="lower right")
+    figure.legend(handles=keys, fontsize=7, frameon=False, loc="outside lower center", ncols=2)
     return figure
 
 
