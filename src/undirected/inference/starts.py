@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from undirected.data.dataset import Dataset
 from undirected.inference.problem import Problem
 from undirected.kernels import backend
 from undirected.kernels.types import Array
@@ -137,10 +138,10 @@ def _negligible(problem: Problem, modes: Array, precision: float) -> Array:
 def log_masses(problem: Problem, modes: Array) -> Array:
     """The logarithm of the mass around each mode, as if its variables moved on their own: its score less the logarithm of its
     probability given that each other variable stays."""
-    sampler = make_sampler(problem, modes)
-    sampler.run(1, None, None, True, False, True, problem.threads)  # at a mode, climbing stays
-    chosen = np.take_along_axis(np.asarray(sampler.sums(), dtype=float), problem.domain.base[:-1] + modes.astype(np.int64), axis=1)
-    open_ones = np.isin(np.arange(len(problem.domain)), problem.open_variables())
-    with np.errstate(divide="ignore"):
-        lost = np.where(open_ones, np.log(np.maximum(chosen, 1e-12)), 0.0).sum(axis=1)
-    return np.asarray(sampler.scores(problem.threads)) - lost
+    base, given = problem.domain.base[:-1], problem.given
+    p = problem.network.conditionals(Dataset(problem.domain, modes), problem.threads) * given.allowed
+    for literal, value in given.likelihood.items():
+        p[:, literal] *= np.exp(value)
+    chosen = np.take_along_axis(p, base + modes.astype(np.int64), axis=1) / np.add.reduceat(p, base, axis=1)
+    lost = np.log(np.maximum(chosen, 1e-12)).sum(axis=1)
+    return np.asarray(make_sampler(problem, modes).scores(problem.threads)) - lost
