@@ -37,6 +37,7 @@ from fuzz_inputs import EVIDENCE_VALUES, NETWORKS, READERS, TABLES, Input, find_
 SECONDS = 2.0  # of work, a read with what follows it
 WAIT = 6.0  # seconds after which a child interrupts itself
 DEAD = 15.0  # seconds after which the parent ends a child
+PATIENCE = 60.0  # seconds that a child may take to start, or to make an input
 ADDRESS_SPACE = 4 << 30
 COMMAND_EVERY = 100  # one in so many inputs that can be read also goes through the command line and is drawn
 STATUS = struct.Struct(f"<qd{2 * len(READERS)}q")  # number, when it began, inputs and successes by reader
@@ -76,12 +77,14 @@ def read_input(made: Input, path: str, thorough: bool) -> None:
         if "domain_from" in options:
             options["domain_from"] = path
         split = options.pop("split", None)
-        describe_table(read_data(f"{path}:{split}" if split else path, **options))
-        if thorough:
+        data = read_data(f"{path}:{split}" if split else path, **options)
+        describe_table(data)
+        if thorough and is_small(data):
             run_command(["data", "describe", path])
     elif made.reader in NETWORKS:
-        describe_network(formats.load(path), thorough or made.reader == "json")
-        if thorough:
+        network = formats.load(path)
+        describe_network(network, thorough or made.reader == "json")
+        if thorough and is_light(network):
             run_command(["show", path])
     elif made.reader == "features":
         texts = formats.read_features(path)
@@ -94,11 +97,21 @@ def read_input(made: Input, path: str, thorough: bool) -> None:
         read_evidence(find_domain(options.get("domain", "survey")), [text for text in texts if text])
 
 
+def is_small(data: Any) -> bool:
+    return bool(data.codes.size <= 4000 and data.domain.n_literals <= 4000)
+
+
+def is_light(network: Any) -> bool:
+    """Whether a network is cheap to describe: the work grows with the number of pairs within features."""
+    lengths = network.features.lengths.astype(float)
+    return bool(len(lengths) <= 200 and (lengths**2).sum() <= 20_000 and network.domain.n_literals <= 4000)
+
+
 def describe_table(data: Any) -> None:
     """What `data describe` and `to_csv` do, for small tables."""
     import numpy as np
 
-    if data.codes.size > 4000 or data.domain.n_literals > 4000:
+    if not is_small(data):
         return
     lines = [f"{data.source}: {len(data)} rows, {data.n_distinct} distinct"]
     for v, variable in enumerate(data.domain.variables):
@@ -116,8 +129,7 @@ def describe_network(network: Any, draw: bool) -> None:
 
     from undirected.formats import graphml, native
 
-    lengths = network.features.lengths
-    if (lengths.astype(float) ** 2).sum() > 20_000 or len(lengths) > 200 or network.domain.n_literals > 4000:
+    if not is_light(network):
         return
     network.summary().encode("utf8")
     if draw:
@@ -154,18 +166,20 @@ def work(args: argparse.Namespace) -> None:
     warm_up(folder)
     with open(f"{folder}/status", "r+b") as file, mmap.mmap(file.fileno(), STATUS.size) as status:
         for number in range(args.first, args.inputs, args.step):
+            status[:] = STATUS.pack(number, time.monotonic() + PATIENCE, *counts, *read)
             made = make_input(args.seed, number, args.reader)
             path = place_input(made, folder)
             k = position[made.reader]
             counts[k] += 1
-            status[:] = STATUS.pack(number, time.monotonic(), *counts, *read)
             began = time.monotonic()
+            status[:] = STATUS.pack(number, began, *counts, *read)
             thorough = number < n_hostile or read[k] % COMMAND_EVERY == COMMAND_EVERY - 1
             problem = try_input(made, path, thorough)
             seconds = time.monotonic() - began
             if problem == {}:
                 read[k] += 1
             if not problem and seconds > SECONDS:  # other processes may have been in the way: measure its own work
+                status[:] = STATUS.pack(number, time.monotonic(), *counts, *read)
                 began = time.process_time()
                 try_input(made, path, thorough)
                 seconds = time.process_time() - began
@@ -245,7 +259,7 @@ class Child:
         self.start(first)
 
     def start(self, first: int) -> None:
-        (self.folder / "status").write_bytes(STATUS.pack(first, time.monotonic() + 60, *[0] * 2 * len(READERS)))  # imports take a while
+        (self.folder / "status").write_bytes(STATUS.pack(first, time.monotonic() + PATIENCE, *[0] * 2 * len(READERS)))
         self.error = (self.folder / "stderr").open("wb")
         self.process = subprocess.Popen(self.command(first, self.args.inputs), stdout=subprocess.PIPE, stderr=self.error)
         self.listener = threading.Thread(target=self.listen, args=(self.process,))
@@ -259,7 +273,8 @@ class Child:
     def listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            self.failures.append(json.loads(line))
+            if line.endswith(b"\n"):  # a child that dies may leave half a line
+                self.failures.append(json.loads(line))
 
     def status(self) -> tuple[int, float, list[int], list[int]]:
         number, began, *counts = STATUS.unpack((self.folder / "status").read_bytes())
@@ -305,7 +320,10 @@ class Child:
     def dies_alone(self, number: int) -> bool:
         """Whether a fresh process dies of an input, too."""
         (self.folder / "status").write_bytes(bytes(STATUS.size))
-        done = subprocess.run(self.command(number, number + 1), capture_output=True, timeout=60, check=False)
+        try:
+            done = subprocess.run(self.command(number, number + 1), capture_output=True, timeout=PATIENCE, check=False)
+        except subprocess.TimeoutExpired:
+            return True
         return done.returncode != 0
 
     def finish(self) -> None:

@@ -101,6 +101,13 @@ def test_genes_are_inherited():
     assert possible.sum() == 2**6
 
 
+def test_clauses_stay_within_their_window():
+    network = datasets.hard_clauses(60, 150, window=5, seed=1)
+    spans = [max(row) // 2 - min(row) // 2 for row in network.features]
+    assert max(spans) == 4
+    assert np.isfinite(float(network.log_partition(method="exact")))
+
+
 @pytest.mark.parametrize(("n", "weight"), [(3, 2.0), (10, 7.0), (12, 9.0)])
 def test_a_single_conjunction_has_its_formula(n, weight):
     network = datasets.single_conjunction(n, weight, n + 2)
@@ -129,6 +136,7 @@ def test_clusters_have_their_mass_in_far_modes(n_states, seed):
     [
         lambda: datasets.hard_clauses(2, 1),
         lambda: datasets.hard_clauses(3, 8),
+        lambda: datasets.hard_clauses(9, 2, window=2),
         lambda: datasets.single_conjunction(3, 1.0, 2),
         lambda: datasets.clusters(0, 3),
         lambda: datasets.noisy_or(2, 2),

@@ -56,21 +56,25 @@ def random_conjunctions(
     return MarkovNetwork(features, rng.normal(scale=scale, size=len(features)))
 
 
-def hard_clauses(n_variables: int, n_clauses: int, length: int = 3, soft: float = 0.5, seed: int = 0) -> MarkovNetwork:
+def hard_clauses(
+    n_variables: int, n_clauses: int, length: int = 3, soft: float = 0.5, window: int | None = None, seed: int = 0
+) -> MarkovNetwork:
     """Random clauses that must hold, written as conjunctions of weight minus infinity that must not.
 
     One assignment, drawn first, breaks none of them, so the network is never impossible. Every variable also has a feature of
-    its own with a normal weight of deviation ``soft``.
+    its own with a normal weight of deviation ``soft``. A clause's variables are among ``window`` consecutive ones (of all, if left
+    out), so that a small window keeps even long networks easy to solve exactly.
     """
-    if not 1 <= length <= n_variables:
-        raise ParameterError(f"length={length} is not between 1 and the {n_variables} variables")
+    window = n_variables if window is None else window
+    if not 1 <= length <= window <= n_variables:
+        raise ParameterError(f"length={length} and window={window} must rise from 1 up to the {n_variables} variables")
     rng = np.random.default_rng(seed)
     planted = rng.integers(2, size=n_variables)
     chosen: dict[tuple[int, ...], None] = {}
     for _ in range(100 * n_clauses):
         if len(chosen) == n_clauses:
             break
-        members = np.sort(rng.choice(n_variables, size=length, replace=False))
+        members = rng.integers(n_variables - window + 1) + np.sort(rng.choice(window, size=length, replace=False))
         states = rng.integers(2, size=length)
         if (states != planted[members]).any():
             chosen[tuple((2 * members + states).tolist())] = None
