@@ -107,6 +107,11 @@ def seeds(reader: str) -> list[bytes]:
 
 
 @functools.cache
+def valid_inputs(readers: tuple[str, ...]) -> list[Input]:
+    return [Input(reader, content, label="valid") for reader in readers for content in seeds(reader)]
+
+
+@functools.cache
 def network_seeds() -> list[MarkovNetwork]:
     features = FeatureSet.from_texts(["smoker=yes & age=old", "age!=young", "weight=low", "true", '"a \\"b\\" & c"=x'], SURVEY)
     return [

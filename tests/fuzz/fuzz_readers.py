@@ -30,9 +30,10 @@ import traceback
 import warnings
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from fuzz_hostile import hostile_of, make_hostile
-from fuzz_inputs import EVIDENCE_VALUES, NETWORKS, READERS, TABLES, Input, find_domain, make_mutation
+from fuzz_inputs import EVIDENCE_VALUES, NETWORKS, READERS, TABLES, Input, find_domain, make_mutation, valid_inputs
 
 SECONDS = 2.0  # of work, a read with what follows it
 WAIT = 6.0  # seconds after which a child interrupts itself
@@ -48,9 +49,12 @@ class Hang(BaseException):
 
 
 def make_input(seed: int, number: int, readers: list[str]) -> Input:
-    """The input of a number: those made to harm come first, whatever the seed, then mutations."""
-    if number < len(hostile_of(tuple(readers))):
+    """The input of a number: those made to harm come first, whatever the seed, then the valid ones, then mutations."""
+    n_hostile, valid = len(hostile_of(tuple(readers))), valid_inputs(tuple(readers))
+    if number < n_hostile:
         return make_hostile(number, readers)
+    if number < n_hostile + len(valid):
+        return valid[number - n_hostile]
     return make_mutation(seed, number, readers)
 
 
@@ -133,7 +137,7 @@ def describe_network(network: Any, draw: bool) -> None:
         return
     network.summary().encode("utf8")
     if draw:
-        graphml.dumps(network)
+        ElementTree.fromstring(graphml.dumps(network))  # other programs must be able to read it
     again = native.loads(native.dumps(network).encode("utf8").decode("utf8"), "the copy")
     assert again.domain == network.domain, "another domain after a round trip"
     assert again.features == network.features, "other features after a round trip"
@@ -162,7 +166,7 @@ def work(args: argparse.Namespace) -> None:
     folder = args.work
     position = {reader: k for k, reader in enumerate(READERS)}
     counts, read = [0] * len(READERS), [0] * len(READERS)
-    n_hostile = len(hostile_of(tuple(args.reader)))
+    n_listed = len(hostile_of(tuple(args.reader))) + len(valid_inputs(tuple(args.reader)))
     warm_up(folder)
     with open(f"{folder}/status", "r+b") as file, mmap.mmap(file.fileno(), STATUS.size) as status:
         for number in range(args.first, args.inputs, args.step):
@@ -173,7 +177,7 @@ def work(args: argparse.Namespace) -> None:
             counts[k] += 1
             began = time.monotonic()
             status[:] = STATUS.pack(number, began, *counts, *read)
-            thorough = number < n_hostile or read[k] % COMMAND_EVERY == COMMAND_EVERY - 1
+            thorough = number < n_listed or read[k] % COMMAND_EVERY == COMMAND_EVERY - 1
             problem = try_input(made, path, thorough)
             seconds = time.monotonic() - began
             if problem == {}:
