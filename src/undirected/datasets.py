@@ -8,6 +8,18 @@
 
 from undirected.data.catalog import fetch, load, names, where
 from undirected.inference.completion import exact_sample
-from undirected.network.synthetic import grid_ising, random_conjunctions
+from undirected.network.synthetic import (
+    clusters,
+    dynamic_chain,
+    grid_ising,
+    hard_clauses,
+    noisy_or,
+    pedigree,
+    random_conjunctions,
+    single_conjunction,
+)
 
-__all__ = ["exact_sample", "fetch", "grid_ising", "load", "names", "random_conjunctions", "where"]
+__all__ = [
+    "clusters", "dynamic_chain", "exact_sample", "fetch", "grid_ising", "hard_clauses", "load", "names", "noisy_or", "pedigree",
+    "random_conjunctions", "single_conjunction", "where",
+]  # fmt: skip
