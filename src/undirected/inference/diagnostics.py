@@ -26,12 +26,15 @@ class Diagnosis:
     agree: Array
 
 
-def diagnose(sums: Array, squares: Array, n: int, kinds: Array | None = None, before: Array | None = None) -> Diagnosis:
+def diagnose(
+    sums: Array, squares: Array, n: int, kinds: Array | None = None, before: Array | None = None, left_out: float = 0.0
+) -> Diagnosis:
     """From each chain's sum and sum of squares of ``n`` values between 0 and 1, ``[chains][quantities]``.
 
     Chains are independent, so the spread of their means gives the error of the overall mean whatever their autocorrelation.
     ``kinds`` tells how each chain was started, ``before`` is an earlier estimate of the means. The chains do not agree where R-hat is
     large; where the kinds of starts, or then and now, differ by more than chance; and where some chains stand still while others move.
+    ``left_out`` is the probability of modes at which no chain was started; no error is smaller.
     """
     means = sums / n
     chains = len(means)
@@ -53,7 +56,7 @@ def diagnose(sums: Array, squares: Array, n: int, kinds: Array | None = None, be
             agree &= np.abs(a.mean(axis=0) - b.mean(axis=0)) <= APART * noise + ROUNDING
     if before is not None:
         agree &= np.abs(mean - before) <= APART * np.sqrt(3) * error + ROUNDING  # the earlier run was half as long
-    return Diagnosis(mean, np.maximum(error, ROUNDING), r_hat, effective, agree)
+    return Diagnosis(mean, np.maximum(error, ROUNDING + left_out), r_hat, effective, agree)
 
 
 def _stand_still(means: Array, spread: Array, n: int) -> Array:

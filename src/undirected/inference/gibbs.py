@@ -80,7 +80,6 @@ def marginals(
     if chains < 4:
         raise ParameterError(f"chains={chains}: at least 4, so that they can be compared")
     first = choose_starts(problem, chains, data, precision)
-    kinds = first.kinds
     sampler = make_sampler(problem, first.states, scan_order(problem, scan))
     done, before, found = 0, None, None
     stopped_by: str | None = None
@@ -90,7 +89,7 @@ def marginals(
             sampler.reset()
             length = _run(sampler, max(done, 2), True, problem.threads, deadline)
             done += length
-            found = diagnose(sampler.sums().astype(float), sampler.squares().astype(float), length, kinds, before)
+            found = diagnose(sampler.sums().astype(float), sampler.squares().astype(float), length, first.kinds, before, first.left_out)
             before = found.mean
             if found.agree[literals].all() and (found.standard_error[literals] <= max(precision, ROUNDING)).all():
                 break

@@ -21,7 +21,8 @@ from undirected.inference.starts import RANDOM, Starts, choose_starts
 from undirected.kernels.types import Array
 
 CHAINS = 64
-FIRST_SAMPLES = 32
+FIRST_SAMPLES = 2  # few, since a step can take long
+LEAST_SAMPLES = 64  # before chains are believed
 
 
 def marginals(
@@ -47,8 +48,8 @@ def marginals(
             burn, k = (length if done == 0 else 0), k + 1
             sums, states = _run(problem, states, burn, length, k)
             done += burn + length
-            found = diagnose(sums, sums, length, first.kinds, before)  # of zeros and ones the squares are the values
-            before, good = found.mean, bool(found.agree[literals].all())
+            found = diagnose(sums, sums, length, first.kinds, before, first.left_out)  # of zeros and ones the squares are the values
+            before, good = found.mean, bool(found.agree[literals].all()) and length >= LEAST_SAMPLES
             if good and (found.standard_error[literals] <= precision).all():
                 break
             if 2 * done > max_samples or (time_budget is not None and (time.monotonic() - began) * 2 > time_budget):

@@ -21,17 +21,18 @@ FEW = 64  # chains that look for good starts
 COOLING, FREEZING = 48, 64  # sweeps
 COLDEST = 8.0  # inverse temperature at the end of freezing
 LONG = 3  # literals from which a feature is made true on purpose
-NEGLIGIBLE = 0.1  # of the precision: modes of less mass are left out
+NEGLIGIBLE = 0.1  # of the precision: modes of a smaller share are left out
 MARGIN = 2.0  # by which a mode's log mass may be underestimated
 RULE_SECONDS = 2.0  # for different assignments that keep all rules
 
 
 @dataclass
 class Starts:
-    """First states, ``[chains][variables]``, and how each was made."""
+    """First states, ``[chains][variables]``, how each was made, and about how much probability the modes have that were left out."""
 
     states: Array
     kinds: Array
+    left_out: float = 0.0
 
 
 def make_sampler(problem: Problem, states: Array, order: Array | None = None) -> Any:
@@ -48,14 +49,16 @@ def choose_starts(problem: Problem, chains: int, data: Array | None, precision: 
     kinds = np.full(chains, RANDOM)
     number = np.arange(chains) % 4
     cooled, best = _cool(problem, rng)
-    best = best[~_negligible(problem, best, precision)]
+    share = _shares(problem, best)
+    negligible = share < NEGLIGIBLE * precision
+    left_out, best = float(share[negligible].sum()), best[~negligible]
     kinds[number == 2], states[number == 2] = COOLED, cooled[np.arange(int((number == 2).sum())) % len(cooled)]
     if len(best):
         kinds[number == 3], states[number == 3] = BEST, best[np.arange(int((number == 3).sum())) % len(best)]
     if data is not None and len(data):
         rows = data[rng.integers(len(data), size=int((number == 1).sum()))]
         kinds[number == 1], states[number == 1] = DATA, problem.fitted(rows, rng)
-    return Starts(states, kinds)
+    return Starts(states, kinds, left_out)
 
 
 def first_states(problem: Problem, n: int, rng: np.random.Generator) -> Array:
@@ -126,13 +129,13 @@ def _with_features_true(problem: Problem, state: Array, rng: np.random.Generator
     return np.ascontiguousarray(np.stack(out), dtype=np.int16)
 
 
-def _negligible(problem: Problem, modes: Array, precision: float) -> Array:
-    """Which modes carry, by the states one change away, less than a tenth of the precision of a lower bound on all probability."""
+def _shares(problem: Problem, modes: Array) -> Array:
+    """At most about which share of the probability each mode carries, by its mass and a lower bound on that of everything."""
     if not len(modes):
-        return np.zeros(0, dtype=bool)
+        return np.zeros(0)
     mass = log_masses(problem, modes)
     lower = float(problem.model.mean_field(problem.evidence, 1e-4, 50, 2, problem.seed)[1])
-    return np.asarray(mass + MARGIN < max(lower, float(mass.max()) - MARGIN) + np.log(NEGLIGIBLE * precision))
+    return np.asarray(np.exp(np.minimum(mass + MARGIN - max(lower, float(mass.max()) - MARGIN), 0.0)))
 
 
 def log_masses(problem: Problem, modes: Array) -> Array:
