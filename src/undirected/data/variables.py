@@ -12,6 +12,7 @@ from undirected.errors import DataError, did_you_mean
 from undirected.kernels.types import Array
 
 MAX_STATES = 30_000
+MAX_LITERALS = 1 << 22  # of a domain: more declared states than this are refused before anything is built
 MISSING_STATE = "?"
 
 

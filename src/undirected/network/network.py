@@ -72,7 +72,7 @@ class MarkovNetwork:
     @property
     def finite_weights(self) -> Array:
         """The weights, infinite ones as plus or minus 10,000."""
-        return np.asarray(np.clip(self.weights, -HARD, HARD))
+        return np.where(np.isinf(self.weights), np.copysign(HARD, self.weights), self.weights)
 
     def pruned(self) -> MarkovNetwork:
         """The same distribution without the features whose weight is zero."""
@@ -328,8 +328,8 @@ class MarkovNetwork:
         formats.save(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> MarkovNetwork:
-        """Read a network from a file; the suffix decides (.json, .mn, .uai)."""
+    def load(cls, path: str | os.PathLike[str], domain: Domain | Dataset | MarkovNetwork | None = None) -> MarkovNetwork:
+        """Read a network from a file; the suffix decides (.json, .mn, .uai). ``domain`` gives names to one without."""
         from undirected import formats
 
-        return formats.load(path)
+        return formats.load(path, domain)
