@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -459,6 +460,105 @@ def test_both_forms_of_evid_files(tmp_path, text, literals):
 def test_bad_evid_files(text, message):
     with pytest.raises(FormatError, match=f"x.evid: .*{message}"):
         uai.loads_evidence(text, "x.evid", SURVEY)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A network of the survey's domain in all formats, and evidence."""
+    monkeypatch.chdir(tmp_path)
+    features = FeatureSet.from_texts(["smoker=yes", "smoker=yes & cough=yes", "age=old & cough=yes", "true"], SURVEY)
+    network = MarkovNetwork(features, [-0.5, 1.5, 0.7, 0.4])
+    for suffix in LOADS:
+        network.save(f"net{suffix}")
+    (tmp_path / "known.evid").write_text("1 0 1")
+    (tmp_path / "known.txt").write_text("# what is known\n\nsmoker=yes\nage!=young\n")
+    return network
+
+
+def run(*args):
+    found = CliRunner().invoke(cli, list(args))
+    return found.exit_code, found.stdout, found.exception
+
+
+def marginals(*args):
+    code, out, error = run("query", *args, "--json")
+    assert code == 0, error
+    return json.loads(out)["marginals"]
+
+
+def test_evidence_on_the_command_line(folder):
+    truth = folder.query({"smoker": "yes"}, method="enumeration")
+    assert marginals("net.json", "--evidence", "known.evid")["cough"] == pytest.approx(truth["cough"])
+    assert marginals("net.json", "--evidence", "smoker=yes")["cough"] == pytest.approx(truth["cough"])
+    assert list(marginals("net.uai", "--evidence", "known.evid")["v1"].values()) == pytest.approx(list(truth["age"].values()))
+    both = folder.query(["smoker=yes", "age!=young", "cough=no"], method="enumeration")
+    assert marginals("net.json", "--evidence", "known.txt", "-e", "cough=no")["age"] == pytest.approx(both["age"])
+    assert "smoker=yes" in run("map", "net.json", "--evidence", "known.evid")[1]
+    drawn = run("sample", "net.json", "-e", "cough=no", "--evidence", "known.evid", "-q")[1].splitlines()[1:]
+    assert len(drawn) == 10
+    assert all(row.startswith("yes,") and row.endswith(",no") for row in drawn)
+    assert run("explain", "net.json", "cough", "--evidence", "known.txt", "-e", "age=old")[0] == 0
+    error = run("query", "net.json", "--evidence", "known.evd")[2]
+    assert "there is no file 'known.evd'. Did you mean 'known.evid'" in str(error)
+
+
+def test_names_on_the_command_line(folder):
+    for command in (("query",), ("map",), ("sample", "-q"), ("show",), ("explain", "cough", "-e", "smoker=no", "-e", "age=old")):
+        code, out, error = run(command[0], "net.mn", *command[1:], "--domain-from", "net.json")
+        assert code == 0, error
+        assert "cough" in out
+    run("convert", "net.uai", "back.json", "--domain-from", "net.json")
+    assert load("back.json").domain == SURVEY
+    table = Dataset(SURVEY, all_rows(SURVEY))
+    Path("rows.csv").write_text(table.to_csv())
+    for files in (["net.json"], ["net.mn", "--domain-from", "net.json"]):
+        code, out, error = run("score", files[0], "rows.csv", "--json", *files[1:])
+        assert json.loads(out)["pll"] == pytest.approx(folder.pll(table))
+    assert run("impute", "net.mn", "rows.csv", "--domain-from", "net.json", "-o", "full.csv")[0] == 0
+    assert run("plot", "net.mn", "-o", "graph.svg", "--domain-from", "net.json")[0] == 0
+    assert "no variable 'smoker'" in str(run("query", "net.mn", "-e", "smoker=yes")[2])
+
+
+# Results
+
+
+def test_marginals_as_a_mar_file(folder):
+    assert run("query", "net.uai", "--evidence", "known.evid", "-o", "out.MAR")[0] == 0
+    head, body = Path("out.MAR").read_text().splitlines()
+    found = [float(x) for x in body.split()]
+    truth = folder.query({"smoker": "yes"}, method="enumeration")
+    assert head == "MAR"
+    assert found == pytest.approx([3, 2, 0, 1, 3, *truth["age"].values(), 2, *truth["cough"].values()])
+
+
+def test_the_partition_function_as_a_pr_file(folder):
+    assert run("query", "net.uai", "--evidence", "known.evid", "-o", "out.pr")[0] == 0
+    head, value = Path("out.pr").read_text().splitlines()
+    smokers = scores(folder)[all_rows(SURVEY)[:, 0] == 1]
+    assert head == "PR"
+    assert float(value) == pytest.approx(log_z(smokers) / np.log(10))
+
+
+def test_the_best_assignment_as_a_map_file(folder):
+    assert run("map", "net.uai", "-e", "v0=0", "-o", "out.Map")[0] == 0
+    rows = all_rows(SURVEY)
+    best = rows[rows[:, 0] == 0][np.argmax(scores(folder)[rows[:, 0] == 0])]
+    assert Path("out.Map").read_text() == f"MAP\n3 {' '.join(map(str, best))}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("query", "missing.json", "-o", "out.txt"), "'.txt' is not one of .mar, .pr"),
+        (("map", "missing.json", "-o", "out.MAR"), "'.mar' is not one of .map"),
+        (("query", "missing.json", "-o", "nowhere/out.MAR"), "the folder nowhere does not exist"),
+        (("query", "missing.json", "-o", "out.MAR", "--variables", "a"), "leave out --variables"),
+    ],
+)
+def test_results_that_cannot_be_written_are_told_before_any_work(folder, args, message):
+    found = CliRunner().invoke(cli, list(args))
+    assert found.exit_code != 0
+    assert message in str(found.exception) + found.output
 
 
 # Broken files
