@@ -34,6 +34,7 @@ _HOMES = {
     "FeatureError": "undirected.errors",
     "FeatureSet": "undirected.features.feature_set",
     "FormatError": "undirected.errors",
+    "FormatWarning": "undirected.errors",
     "GSSL": "undirected.structure.gssl",
     "L1": "undirected.structure.l1",
     "MarkovNetwork": "undirected.network.network",
@@ -82,6 +83,7 @@ __all__ = [
     "FeatureError",
     "FeatureSet",
     "FormatError",
+    "FormatWarning",
     "ImpossibleEvidence",
     "MarkovNetwork",
     "ParameterError",
@@ -117,6 +119,7 @@ if TYPE_CHECKING:
         DownloadError,
         FeatureError,
         FormatError,
+        FormatWarning,
         ImpossibleEvidence,
         ParameterError,
         Unconverged,
@@ -146,11 +149,14 @@ if TYPE_CHECKING:
     from undirected.weights.tuning import Tuned, tune
 
 
-def load(path: str) -> MarkovNetwork:
-    """Read a network from a file: ``.json``, ``.mn`` or ``.uai``."""
+def load(path: str, domain: Domain | Dataset | MarkovNetwork | None = None) -> MarkovNetwork:
+    """Read a network from a file: ``.json``, ``.mn`` or ``.uai``.
+
+    The last two have no names; ``domain`` (a domain, or a table or network that has one) gives them to variables and states.
+    """
     from undirected import formats
 
-    return formats.load(path)
+    return formats.load(path, domain)
 
 
 def __getattr__(name: str) -> Any:

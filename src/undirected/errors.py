@@ -68,6 +68,10 @@ class GenerationStopped(UserWarning):
     """A learner could not generate as many candidates as it was asked to."""
 
 
+class FormatWarning(UserWarning):
+    """A file could be read or written, but not everything in it came along as it was."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """' Did you mean ...?' with the closest known names, or nothing."""
     close = difflib.get_close_matches(name[:100], [k for k in itertools.islice(known, 2000) if len(k) <= 100], n=3, cutoff=0.6)

@@ -49,10 +49,10 @@ def test_bad_texts_say_why(text, message):
 def test_features_on_unknown_literals():
     with pytest.raises(FeatureError, match="feature 1 has literal 99"):
         FeatureSet.from_lists([[0], [99]], DOMAIN)
-    with pytest.raises(FeatureError, match="two literals on variable 'smoker'"):
+    with pytest.raises(FeatureError, match="two states of .smoker. at once"):
         FeatureSet.from_arrays(DOMAIN, np.array([0, 2]), np.array([0, 1]))
     with pytest.raises(FeatureError, match="outside"):
-        FeatureSet.from_arrays(DOMAIN, np.array([0, 1]), np.array([7]))
+        FeatureSet.from_arrays(DOMAIN, np.array([0, 1]), np.array([14]))
 
 
 def test_ready_made_sets():
@@ -233,7 +233,7 @@ def broken(change):
         (broken(lambda t: t["features"].append([1.0, 0, 1])), "two states of 'smoker' at once"),
         (broken(lambda t: t["features"].append([])), "is empty"),
         (broken(lambda t: t["variables"][0].update(states=[])), "no states"),
-        (broken(lambda t: t["variables"][0].update(name="age")), "two columns are called"),
+        (broken(lambda t: t["variables"][0].update(name="age")), "two variables are called"),
         (broken(lambda t: t["variables"][0].update(states="no")), "expected list, found str"),
         (broken(lambda t: t["variables"][0].update(edges=[1, 1])), "edges must rise"),
         (broken(lambda t: t.pop("features")), "features: expected list"),
@@ -257,7 +257,6 @@ def test_broken_json_files(text, message):
         ("MARKOV 1 2 1 1 0 3 1 1 1", "must have 2 values"),
         ("MARKOV 1 2 1 1 0 2 -1 1", "negative"),
         ("MARKOV 1 2 1 1 0 2 0 0", "zero everywhere"),
-        ("MARKOV 1 2 0 7", "after the last factor"),
         ("MARKOV 999999999999", "is not the number of variables"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,15 @@ import click
 from undirected.cli import common
 
 if TYPE_CHECKING:
+    from undirected.inference.partition import LogPartition
     from undirected.network.network import MarkovNetwork
 
+literal_options = common.options(
+    click.option("-e", "literals", multiple=True, metavar="LITERAL", help="What is known: -e smoker=yes -e 'age!=old'; may be repeated."),
+    click.option("--evidence", "files", multiple=True, metavar="FILE", help="The same from a file: .evid, or one literal a line."),
+)
 evidence_options = common.options(
-    click.option("-e", "--evidence", multiple=True, metavar="LITERAL", help="What is known: -e smoker=yes -e 'age!=old'; may be repeated."),
+    literal_options,
     click.option("--soft", multiple=True, metavar="VAR=P,P", help="Likelihoods in the order of the states: --soft test=0.2,0.9"),
 )
 work_options = common.options(
@@ -26,16 +32,32 @@ Examples:
   undirected query net.json -e smoker=yes -e age=old
   undirected query net.json -e 'age!=old' --variables lung,heart --method gibbs --precision 0.001
   undirected query net.json --soft test=0.2,0.9 --json
+  undirected query net.uai --evidence net.uai.evid -o net.uai.MAR
+"""
+MAP_EXAMPLES = """\b
+Examples:
+  undirected map net.json -e smoker=yes --best 3
+  undirected map net.uai --evidence net.uai.evid -o net.uai.MAP
 """
 
 
-def read_given(network: MarkovNetwork, evidence: tuple[str, ...], soft: tuple[str, ...]) -> Any:
-    """The two kinds of evidence together."""
+def read_literals(network: MarkovNetwork, literals: tuple[str, ...], files: tuple[str, ...]) -> list[str]:
+    """What ``-e`` and ``--evidence`` say; the latter also takes a literal, as it did before it took files."""
+    from undirected import formats
+
+    found = list(literals)
+    for value in files:
+        found += [value] if "=" in value and not os.path.exists(value) else formats.read_evidence(value, network.domain)
+    return found
+
+
+def read_given(network: MarkovNetwork, literals: tuple[str, ...], files: tuple[str, ...], soft: tuple[str, ...]) -> Any:
+    """All kinds of evidence together."""
     import numpy as np
 
     from undirected.inference.evidence import check_left, read_evidence, take
 
-    given = read_evidence(network.domain, list(evidence))
+    given = read_evidence(network.domain, read_literals(network, literals, files))
     for text in soft:
         name, _, numbers = text.rpartition("=")
         try:
@@ -49,23 +71,31 @@ def read_given(network: MarkovNetwork, evidence: tuple[str, ...], soft: tuple[st
 
 @click.command(epilog=EXAMPLES)
 @click.argument("network")
+@common.names_option
 @evidence_options
 @click.option("--variables", help="Only these, with commas between them (default: all that are not known).")
 @click.option("--method", default="auto", show_default=True, help="auto, junction-tree, gibbs, mcsat, bp, trw, mean-field, enumeration.")
 @click.option("--precision", type=click.FloatRange(0, min_open=True), default=0.005, show_default=True, help="Standard error to sample to.")
 @click.option("--time-budget", type=common.Seconds(), default="10s", show_default=True, help="For sampling.")
 @click.option("--start", metavar="DATA", help="A table at whose rows half of the chains start.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False),
+    help="A UAI result file: .MAR (the marginals of all variables) or .PR (the logarithm to base 10 of the partition function).",
+)  # fmt: skip
 @work_options
 @common.output_options
 def query(
     network: str,
-    evidence: tuple[str, ...],
+    domain_from: str | None,
+    literals: tuple[str, ...],
+    files: tuple[str, ...],
     soft: tuple[str, ...],
     variables: str | None,
     method: str,
     precision: float,
     time_budget: float,
     start: str | None,
+    output: str | None,
     seed: int,
     threads: int | None,
     memory: int,
@@ -74,34 +104,57 @@ def query(
     debug: bool,
 ) -> int:
     """How likely is what in NETWORK, given evidence?"""
-    from undirected import formats
-
-    model = formats.load(network)
+    suffix = _check_result(output, (".mar", ".pr"))
+    if output is not None and variables is not None:
+        raise click.UsageError(f"-o {output}: the file is about all variables; leave out --variables")
+    model = common.load_network(network, domain_from)
+    given = read_given(model, literals, files, soft)
+    if suffix == ".pr":
+        how = {"junction-tree": "exact"}.get(method, method)
+        _write_partition(model.log_partition(given, how, seed=seed, threads=threads, memory=memory), str(output), as_json)
+        return 0
     wanted = None if variables is None else [name.strip() for name in variables.split(",") if name.strip()]
     answer = model.query(
-        read_given(model, evidence, soft), wanted, method, precision=precision, time_budget=time_budget, data=start, seed=seed,
-        threads=threads, memory=memory,
+        given, wanted if output is None else model.domain.names, method, precision=precision, time_budget=time_budget, data=start,
+        seed=seed, threads=threads, memory=memory,
     )  # fmt: skip
-    limit = 40 if wanted is None and sys.stdout.isatty() else None
-    common.emit(answer.to_dict(), as_json, answer.to_text(limit=limit))
+    if output is None:
+        limit = 40 if wanted is None and sys.stdout.isatty() else None
+        common.emit(answer.to_dict(), as_json, answer.to_text(limit=limit))
+    else:
+        from undirected.formats.uai import dumps_marginals
+
+        text = dumps_marginals(model.domain, answer.marginals)
+        _write_result(text, output, answer.to_dict(), as_json, answer.summary())
     if answer.stopped_by == "interrupt":
         return common.EXIT_INTERRUPTED
     return 0 if answer.stopped_by is None and answer.mixed is not False and answer.converged else common.EXIT_EARLY
 
 
-@click.command("map", epilog="\b\nExample:\n  undirected map net.json -e smoker=yes --best 3")
+def _write_partition(found: LogPartition, output: str, as_json: bool) -> None:
+    from undirected.formats.uai import dumps_partition
+
+    _write_result(dumps_partition(found.value), output, {"log_partition": found.to_dict()}, as_json, f"log Z {found}")
+
+
+@click.command("map", epilog=MAP_EXAMPLES)
 @click.argument("network")
+@common.names_option
 @evidence_options
 @click.option("--best", type=click.IntRange(1), default=1, show_default=True, help="How many of the most probable states.")
 @click.option("--method", default="auto", show_default=True, help="auto, exact, annealing, icm.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="A UAI result file: .MAP (the numbers of the best one's states).")
 @work_options
 @common.output_options
 def map_(
     network: str,
-    evidence: tuple[str, ...],
+    domain_from: str | None,
+    literals: tuple[str, ...],
+    files: tuple[str, ...],
     soft: tuple[str, ...],
     best: int,
     method: str,
+    output: str | None,
     seed: int,
     threads: int | None,
     memory: int,
@@ -110,15 +163,20 @@ def map_(
     debug: bool,
 ) -> None:
     """The most probable state of all variables of NETWORK, given evidence."""
-    from undirected import formats
+    _check_result(output, (".map",))
+    model = common.load_network(network, domain_from)
+    found = model.map_state(read_given(model, literals, files, soft), best, method, seed=seed, threads=threads, memory=memory)
+    if output is None:
+        common.emit(found.to_dict(), as_json, str(found))
+        return
+    from undirected.formats.uai import dumps_assignment
 
-    model = formats.load(network)
-    found = model.map_state(read_given(model, evidence, soft), best, method, seed=seed, threads=threads, memory=memory)
-    common.emit(found.to_dict(), as_json, str(found))
+    _write_result(dumps_assignment(model.domain, found[0]), output, found.to_dict(), as_json, str(found))
 
 
 @click.command(epilog="\b\nExample:\n  undirected sample net.json -n 1000 -e smoker=yes -o rows.csv")
 @click.argument("network")
+@common.names_option
 @click.option("-n", "n", type=click.IntRange(1), default=10, show_default=True, help="How many rows.")
 @evidence_options
 @click.option(
@@ -130,8 +188,10 @@ def map_(
 @common.output_options
 def sample(
     network: str,
+    domain_from: str | None,
     n: int,
-    evidence: tuple[str, ...],
+    literals: tuple[str, ...],
+    files: tuple[str, ...],
     soft: tuple[str, ...],
     sweeps: int,
     start: str | None,
@@ -144,11 +204,9 @@ def sample(
     debug: bool,
 ) -> None:
     """Draw rows from NETWORK, given evidence."""
-    from undirected import formats
-
     _check_output(output)
-    model = formats.load(network)
-    table = model.sample(n, read_given(model, evidence, soft), sweeps=sweeps, data=start, seed=seed, threads=threads, memory=memory)
+    model = common.load_network(network, domain_from)
+    table = model.sample(n, read_given(model, literals, files, soft), sweeps=sweeps, data=start, seed=seed, threads=threads, memory=memory)
     common.remark(table.source, quiet)
     _write(table.to_csv(codes=bool(output) and str(output).endswith(".data")), output, {"rows": len(table), "how": table.source}, as_json)
 
@@ -156,6 +214,7 @@ def sample(
 @click.command(epilog="\b\nExample:\n  undirected impute net.json gaps.csv -o full.csv")
 @click.argument("network")
 @click.argument("data")
+@common.names_option
 @click.option(
     "--method",
     default="map",
@@ -167,6 +226,7 @@ def sample(
 @common.output_options
 def impute(
     network: str,
+    domain_from: str | None,
     data: str,
     method: str,
     output: str | None,
@@ -178,12 +238,11 @@ def impute(
     debug: bool,
 ) -> None:
     """Fill in the missing cells of DATA by NETWORK; known cells stay as they were written."""
-    from undirected import formats
     from undirected.data.readers import read_raw
     from undirected.inference.completion import fill_raw
 
     _check_output(output, (".csv",))
-    model = formats.load(network)
+    model = common.load_network(network, domain_from)
     text, cells = fill_raw(model, read_raw(data), method, seed=seed, threads=threads, memory=memory)
     common.remark(f"filled {cells:,} missing cells", quiet)
     _write(text, output, {"filled": cells}, as_json)
@@ -194,7 +253,8 @@ def impute(
 )
 @click.argument("network")
 @click.argument("variable")
-@click.option("-e", "--evidence", multiple=True, metavar="LITERAL", help="The row, literal by literal: -e smoker=yes -e age=old")
+@common.names_option
+@literal_options
 @click.option("--data", metavar="DATA", help="A table to take the row from.")
 @click.option("--row", type=click.IntRange(1), default=1, show_default=True, help="Which row of --data.")
 @click.option("--state", help="Explain this state (default: the row's own, or the most probable).")
@@ -203,8 +263,10 @@ def impute(
 @common.output_options
 def explain(
     network: str,
+    domain_from: str | None,
     variable: str,
-    evidence: tuple[str, ...],
+    literals: tuple[str, ...],
+    files: tuple[str, ...],
     data: str | None,
     row: int,
     state: str | None,
@@ -217,19 +279,18 @@ def explain(
     """Which features push VARIABLE towards a state, given the rest of a row, and by how much; the parts add up exactly."""
     import numpy as np
 
-    from undirected import formats
     from undirected.errors import DataError
     from undirected.inference.completion import partial_table
     from undirected.inference.evidence import read_evidence
 
-    model = formats.load(network)
+    model = common.load_network(network, domain_from)
     codes = np.full(len(model.domain), -1)
     if data is not None:
         table = partial_table(model, data, variable)
         if row > len(table):
             raise DataError(f"{table.source} has {len(table):,} rows, so there is no row {row}")
         codes = table.codes[row - 1].astype(int)
-    allowed = read_evidence(model.domain, list(evidence)).allowed
+    allowed = read_evidence(model.domain, read_literals(model, literals, files)).allowed
     for v in range(len(model.domain)):
         left = np.flatnonzero(allowed[model.domain.base[v] : model.domain.base[v + 1]])
         if len(left) == 1:
@@ -245,6 +306,25 @@ def _check_output(output: str | None, suffixes: tuple[str, ...] = (".csv", ".dat
         if not output.endswith(suffixes):
             raise click.UsageError(f"-o {output}: rows are written as {' or '.join(suffixes)}")
         check_writable(output)
+
+
+def _check_result(output: str | None, known: tuple[str, ...]) -> str:
+    """The suffix of a UAI result file, in small letters; an error before any work where it cannot be written."""
+    from undirected import formats
+    from undirected.data.files import check_writable
+
+    if output is None:
+        return ""
+    suffix = formats.suffix_of(output, known)
+    check_writable(output)
+    return suffix
+
+
+def _write_result(content: str, output: str, values: dict[str, Any], as_json: bool, told: str) -> None:
+    from undirected.data.files import write_whole
+
+    write_whole(output, content)
+    common.emit({**values, "output": output}, as_json, f"{told}\nwrote {output}")
 
 
 def _write(text: str, output: str | None, values: dict[str, Any], as_json: bool) -> None:

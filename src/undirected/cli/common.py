@@ -17,6 +17,7 @@ from undirected.errors import Unconverged
 
 if TYPE_CHECKING:
     from undirected.data.dataset import Dataset
+    from undirected.network.network import MarkovNetwork
     from undirected.structure.search import Trace
     from undirected.weights.fit import WeightFit
 
@@ -94,6 +95,7 @@ output_options = options(
     click.option("--debug", is_flag=True, help="A traceback where something goes wrong."),
 )
 
+
 class Names(click.ParamType):  # type: ignore[type-arg]
     """Names with commas between them; one that holds a comma stands in double quotes."""
 
@@ -139,6 +141,10 @@ domain_options = options(
 
 seed_type = click.IntRange(0, 2**63 - 1)
 
+names_option = click.option(
+    "--domain-from", metavar="FILE", help="A network (.json) or table that gives names and states to a .mn or .uai network, by position."
+)
+
 compute_options = options(
     click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all); the result is the same for any number."),
     click.option("--time-budget", type=Seconds(), help="Stop after this long (60s, 5m) with the best weights so far."),
@@ -172,6 +178,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     return [_plain(v) for v in value] if isinstance(value, list) else value
+
+
+def load_network(path: str, domain_from: str | None) -> MarkovNetwork:
+    """Read a NETWORK argument, with the names of another file where one is given."""
+    from undirected import formats
+    from undirected.data.readers import read_data
+
+    if domain_from is None:
+        return formats.load(path)
+    named = formats.load(domain_from) if domain_from.lower().endswith(formats.READABLE) else read_data(domain_from)
+    return formats.load(path, named)
 
 
 READING = ("format_", "header", "encoding", "decimal", "na", "drop", "columns", "missing", "unknown")  # what `read_options` gives

@@ -34,6 +34,7 @@ class Metrics(click.ParamType):  # type: ignore[type-arg]
 @click.command(epilog=SCORE_EXAMPLES)
 @click.argument("network")
 @click.argument("data")
+@common.names_option
 @click.option(
     "--metric", type=Metrics(), default="pll", show_default=True,
     help="pll: pseudo-log-likelihood; cmll: conditional marginals, four groups of variables; ll: log-likelihood. With commas for several.",
@@ -48,6 +49,7 @@ class Metrics(click.ParamType):  # type: ignore[type-arg]
 def score(
     network: str,
     data: str,
+    domain_from: str | None,
     metric: tuple[str, ...],
     by_variable: bool,
     split: str,
@@ -60,9 +62,7 @@ def score(
     **reading: Any,
 ) -> None:
     """Score NETWORK on DATA: means over rows, higher is better; npll and ncmll are per variable."""
-    from undirected import formats
-
-    model = formats.load(network)
+    model = common.load_network(network, domain_from)
     table = common.read_table(data, quiet, domain=model.domain, **reading)
     table.require_complete("scoring")
     values: dict[str, Any] = {}
@@ -101,16 +101,16 @@ def score(
 
 @click.command(epilog="\b\nExample:\n  undirected show net.json --top 20")
 @click.argument("network")
+@common.names_option
 @click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="How many of the strongest features.")
 @common.output_options
-def show(network: str, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
+def show(network: str, domain_from: str | None, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
     """Sizes, degrees and the strongest features of NETWORK."""
     import numpy as np
 
-    from undirected import formats
     from undirected.network.edges import find_joined_pairs
 
-    model = formats.load(network)
+    model = common.load_network(network, domain_from)
     pairs = find_joined_pairs(model.features, model.weights)
     degrees = dict(zip(model.domain.names, np.bincount(pairs.ravel(), minlength=len(model.domain)).tolist(), strict=True))
     values = {
@@ -131,17 +131,17 @@ def show(network: str, top: int, as_json: bool, quiet: bool, debug: bool) -> Non
 
 @click.command(epilog="\b\nExample:\n  undirected plot net.json -o graph.svg --top 80")
 @click.argument("network")
+@common.names_option
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The picture (.svg, .png, .pdf).")
 @click.option("--top", type=click.IntRange(1), default=60, show_default=True, help="How many of the strongest edges.")
 @common.output_options
-def plot(network: str, output: str, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
+def plot(network: str, domain_from: str | None, output: str, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
     """Draw the graph of NETWORK.
 
     An edge is as wide as it is strong (the root mean square of the log odds ratios of its two variables, whatever the others are). It
     is blue where higher or later states of the two go together, red where they shun each other, and grey where a variable has three
     or more states without an order. Variables without edges stand below.
     """
-    from undirected import formats
     from undirected.data.files import check_writable
     from undirected.network.edges import find_joined_pairs
     from undirected.plots import check_picture, save_figure
@@ -149,24 +149,26 @@ def plot(network: str, output: str, top: int, as_json: bool, quiet: bool, debug:
 
     check_picture(output)
     check_writable(output)
-    model = formats.load(network)
+    model = common.load_network(network, domain_from)
     edges = len(find_joined_pairs(model.features, model.weights))
     save_figure(draw_graph(model, top), output)
     common.emit({"output": output, "edges": edges, "shown": min(edges, top)}, as_json, f"wrote {output}")
 
 
-@click.command(epilog="\b\nExample:\n  undirected convert net.mn net.json")
+@click.command(epilog="\b\nExamples:\n  undirected convert net.json net.uai\n  undirected convert net.mn net.json --domain-from survey.csv")
 @click.argument("source")
 @click.argument("target")
+@common.names_option
 @common.output_options
-def convert(source: str, target: str, as_json: bool, quiet: bool, debug: bool) -> None:
+def convert(source: str, target: str, domain_from: str | None, as_json: bool, quiet: bool, debug: bool) -> None:
     """Rewrite a network in another format; the suffixes decide (.json, .mn, .uai; .graphml to write only)."""
     from undirected import formats
 
     formats.suffix_of(target, formats.WRITABLE)
-    model = formats.load(source)
+    model = common.load_network(source, domain_from)
     model.save(target)
     if model.domain.named and target.lower().endswith((".mn", ".uai")):
-        common.remark("names of variables and states are not part of this format and were left out", quiet)
+        known = "--domain-from with a network or table that has them gives them back when the file is read"
+        common.remark(f"names of variables and states are not part of this format and were left out; {known}", quiet)
     values = {"output": target, "n_variables": len(model.domain), "n_features": len(model.features)}
     common.emit(values, as_json, f"wrote {target}")

@@ -42,7 +42,11 @@ def name_columns(table: RawTable, wanted: Collection[str]) -> RawTable:
     notes, kept, names, taken = [], [], [], set(table.names)
     for k, (name, column) in enumerate(zip(table.names, table.columns, strict=True)):
         if k == 0 and len(table.columns) > 1 and name not in wanted and (name in INDEX_NAMES or (not name and _is_index(column))):
-            notes.append(f"the first column is an index (called {name!r}) and is left out" if name else "the first column, which has no name, is an index and is left out")
+            notes.append(
+                f"the first column is an index (called {name!r}) and is left out"
+                if name
+                else "the first column, which has no name, is an index and is left out"
+            )
             continue
         if not name and not column.known:
             notes.append(f"column {k + 1} has neither a name nor a cell and is left out")

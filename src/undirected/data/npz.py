@@ -132,7 +132,12 @@ def _sparse(arrays: dict[str, Array]) -> Any:
         return sp.coo_matrix((data, (row, column)), shape=shape)
     if kind == "dia":
         offsets = arrays["offsets"]
-        if data.ndim != 2 or offsets.shape != data.shape[:1] or offsets.dtype.kind not in "iu" or len(set(offsets.tolist())) != len(offsets):
+        if (
+            data.ndim != 2
+            or offsets.shape != data.shape[:1]
+            or offsets.dtype.kind not in "iu"
+            or len(set(offsets.tolist())) != len(offsets)
+        ):
             raise ValueError("diagonals that do not fit their offsets")
         if len(offsets) and not (-shape[0] < offsets.min() and offsets.max() < shape[1]):
             raise ValueError("a diagonal outside the matrix")

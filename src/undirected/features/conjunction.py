@@ -28,23 +28,31 @@ def normalise(literals: Iterable[int], domain: Domain) -> tuple[int, ...]:
     A positive literal makes negations on its variable redundant, and negations that leave one state become that state.
     """
     n = domain.n_literals
-    allowed: dict[int, set[int]] = {}
+    held: dict[int, int] = {}  # by variable
+    excluded: dict[int, set[int]] = {}
     for literal in literals:
         positive = literal % n
         v = int(domain.literal_variable[positive])
-        state = positive - int(domain.base[v])
-        states = allowed.setdefault(v, set(range(int(domain.n_states[v]))))
-        states &= {state} if literal < n else states - {state}
-        if not states:
-            raise FeatureError(f"the feature asks for two states of {domain[v].name!r} at once, so it can never be true")
+        if literal >= n:
+            excluded.setdefault(v, set()).add(positive)
+        elif held.setdefault(v, positive) != positive:
+            raise _contradiction(v, domain)
     out: list[int] = []
-    for v in sorted(allowed):
-        states, base, k = allowed[v], int(domain.base[v]), int(domain.n_states[v])
-        if len(states) == 1:
-            out.append(base + min(states))
+    for v in sorted(held.keys() | excluded.keys()):
+        gone, k = excluded.get(v, set()), int(domain.n_states[v])
+        if len(gone) == k or held.get(v) in gone:
+            raise _contradiction(v, domain)
+        if v in held:
+            out.append(held[v])
+        elif len(gone) == k - 1:
+            out.append(k * int(domain.base[v]) + k * (k - 1) // 2 - sum(gone))  # the sum of all states' literals less those excluded
         else:
-            out.extend(n + base + s for s in range(k) if s not in states)
+            out.extend(n + positive for positive in sorted(gone))
     return tuple(out)
+
+
+def _contradiction(v: int, domain: Domain) -> FeatureError:
+    return FeatureError(f"the feature asks for two states of {domain[v].name!r} at once, so it can never be true")
 
 
 def format_feature(literals: Iterable[int], domain: Domain) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -37,22 +38,13 @@ class FeatureSet:
     def from_lists(cls, rows: Iterable[Iterable[int]], domain: Domain) -> FeatureSet:
         """From lists of literals."""
         given = [tuple(row) for row in rows]
-        n = domain.n_literals
-        for j, row in enumerate(given):
-            for literal in row:
-                if not 0 <= literal < 2 * n:
-                    raise FeatureError(f"feature {j} has literal {literal}, but the domain has {n} and their negations")
-        features = cls.from_normalised(given, domain)
-        flat = features.literals
-        if len(flat) == 0:
-            return features
-        # Most are in their shortest form already: positive literals, variables rising.
-        variable = features.variables
-        rough = flat >= n
-        rough[1:] |= (variable[1:] <= variable[:-1]) & (features.owner[1:] == features.owner[:-1])
-        for j in np.unique(features.owner[rough]):
-            given[j] = normalise(given[j], domain)
-        return cls.from_normalised(given, domain) if rough.any() else features
+        start = np.concatenate([[0], np.cumsum([len(row) for row in given], dtype=np.int64)])
+        try:
+            literals = np.fromiter(itertools.chain.from_iterable(given), dtype=np.int64, count=int(start[-1]))
+        except OverflowError:
+            j, literal = next((j, x) for j, row in enumerate(given) for x in row if not 0 <= x < 2 * domain.n_literals)
+            raise _outside(j, literal, domain) from None
+        return cls.from_arrays(domain, start, literals)
 
     @classmethod
     def from_normalised(cls, rows: list[tuple[int, ...]], domain: Domain) -> FeatureSet:
@@ -67,22 +59,52 @@ class FeatureSet:
 
     @classmethod
     def from_arrays(cls, domain: Domain, start: Array, literals: Array) -> FeatureSet:
-        """From flat arrays of positive literals with at most one a variable; checked without a loop over features."""
-        features = cls(domain, start, literals)
-        n = domain.n_literals
-        if len(features.literals) and (features.literals.min() < 0 or features.literals.max() >= n):
-            raise FeatureError(f"a literal is outside 0..{n - 1}")
-        if (np.diff(features.start) < 0).any() or features.start[0] != 0 or features.start[-1] != len(features.literals):
+        """From flat arrays of literals; work for single features is done only where a variable has more literals than it needs."""
+        start, literals = np.asarray(start), np.asarray(literals)
+        if (np.diff(start) < 0).any() or start[0] != 0 or start[-1] != len(literals):
             raise FeatureError("the offsets of the features do not fit their literals")
-        variable = domain.literal_variable[features.literals]
-        order = np.lexsort((features.literals, features.owner))
-        features.literals = features.literals[order]
-        variable = variable[order]
-        same = (variable[1:] == variable[:-1]) & (features.owner[1:] == features.owner[:-1])
-        if same.any():
-            j = int(features.owner[1:][same][0])
-            raise FeatureError(f"feature {j} has two literals on variable {domain[int(variable[1:][same][0])].name!r}")
-        return features
+        outside = (literals < 0) | (literals >= 2 * domain.n_literals)
+        if outside.any():
+            at = int(np.argmax(outside))
+            raise _outside(int(np.searchsorted(start, at, side="right")) - 1, int(literals[at]), domain)
+        features = cls(domain, start, literals)
+        variable = features.variables
+        other = (features.literals >= domain.n_literals) & (domain.n_states[variable] == 2)  # not in one of two states
+        if other.any():
+            first = domain.base[variable]
+            features.literals = np.where(other, 2 * first + 1 + domain.n_literals - features.literals, features.literals)
+        if features._is_plain(variable):
+            return features
+        order = np.lexsort((features.literals, variable, features.owner))
+        features.literals, variable = features.literals[order], variable[order]
+        rough = features._needs_work(variable)
+        if not len(rough):
+            return features
+        rows = list(features)
+        for j in rough.tolist():
+            try:
+                rows[j] = normalise(rows[j], domain)
+            except FeatureError as error:
+                raise FeatureError(f"feature {j}: {error}") from None
+        return cls.from_normalised(rows, domain)
+
+    def _is_plain(self, variable: Array) -> bool:
+        """Whether all literals are positive and their variables rise, the commonest case."""
+        follows = (variable[1:] <= variable[:-1]) & (self.owner[1:] == self.owner[:-1])
+        return not follows.any() and not (self.literals >= self.domain.n_literals).any()
+
+    def _needs_work(self, variable: Array) -> Array:
+        """The features that are not in their shortest form, though their literals are sorted by variable."""
+        flat, owner = self.literals, self.owner
+        negated = flat >= self.domain.n_literals
+        first = np.ones(len(flat), dtype=bool)  # of the literals on one variable
+        first[1:] = (variable[1:] != variable[:-1]) | (owner[1:] != owner[:-1])
+        again = np.zeros(len(flat), dtype=bool)
+        again[1:] = ~first[1:] & ((flat[1:] == flat[:-1]) | ~negated[:-1])
+        group = np.flatnonzero(first)
+        excluded = np.add.reduceat(negated.astype(np.int64), group)
+        again[group] |= (excluded > 0) & (excluded >= self.domain.n_states[variable[group]] - 1)
+        return np.unique(owner[again])
 
     @classmethod
     def atomic(cls, domain: Domain) -> FeatureSet:
@@ -212,3 +234,7 @@ class FeatureSet:
                 bits = bits & (column if literal < n else ~column)
             out[j] = count(bits) if plain else table.weights[unpack(bits, len(table))].sum()
         return out
+
+
+def _outside(j: int, literal: int, domain: Domain) -> FeatureError:
+    return FeatureError(f"feature {j} has literal {literal}, outside of the domain's {domain.n_literals} and their negations")

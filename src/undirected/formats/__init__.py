@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from undirected.data.dataset import Dataset
 from undirected.data.files import write_whole
+from undirected.data.variables import MAX_LITERALS, Domain
 from undirected.errors import DataError, FormatError, did_you_mean
+from undirected.features.feature_set import FeatureSet
 from undirected.network.network import MarkovNetwork
 
 READABLE = (".json", ".mn", ".uai")
@@ -35,12 +38,54 @@ def save(network: MarkovNetwork, path: str | os.PathLike[str]) -> None:
     write_whole(path, writers[suffix_of(path, WRITABLE)](network))
 
 
-def load(path: str | os.PathLike[str]) -> MarkovNetwork:
-    """Read a network from ``.json``, ``.mn`` or ``.uai``."""
+def load(path: str | os.PathLike[str], domain: Domain | Dataset | MarkovNetwork | None = None) -> MarkovNetwork:
+    """Read a network from ``.json``, ``.mn`` or ``.uai``; ``domain`` gives names and states to a network without names."""
     from undirected.formats import libra, native, uai
 
     readers = {".json": native.loads, ".mn": libra.loads, ".uai": uai.loads}
-    return readers[suffix_of(path, READABLE)](read_text(path), os.fspath(path))
+    network = readers[suffix_of(path, READABLE)](read_text(path), os.fspath(path))
+    if domain is None:
+        return network
+    return _name(network, domain if isinstance(domain, Domain) else domain.domain, os.fspath(path))
+
+
+def _name(network: MarkovNetwork, domain: Domain, name: str) -> MarkovNetwork:
+    """The same network over variables and states that have names."""
+    own = network.domain
+    if own == domain:
+        return network
+    if own.named:
+        raise DataError(f"{name} has names of its own, which differ from those of the domain given; leave the domain out")
+    if len(own) != len(domain):
+        raise DataError(f"{name} has {len(own)} variables, but the domain given has {len(domain)}")
+    for v, variable in enumerate(domain.variables):
+        if own.n_states[v] != len(variable.states):
+            raise DataError(
+                f"variable {v} of {name} has {own.n_states[v]} states, but {variable.name!r} of the domain given has "
+                f"{len(variable.states)} ({', '.join(variable.states[:8])})"
+            )
+    return MarkovNetwork(FeatureSet(domain, network.features.start, network.features.literals), network.weights)
+
+
+def build_domain(sizes: Sequence[int], where: str) -> Domain:
+    """A domain without names from declared numbers of states, which are checked before anything of their size is built."""
+    if sum(sizes) > MAX_LITERALS:
+        raise FormatError(f"{where}: the variables have {sum(sizes):,} states together; up to {MAX_LITERALS:,} are possible")
+    try:
+        return Domain.from_sizes(sizes)
+    except FormatError:
+        raise
+    except DataError as error:
+        raise FormatError(f"{where}: {error}") from None
+
+
+def read_evidence(path: str | os.PathLike[str], domain: Domain) -> list[str]:
+    """Evidence for `MarkovNetwork.query` from a ``.evid`` file, or from any text file with one literal a line."""
+    from undirected.formats import uai
+
+    if Path(path).suffix.lower() == ".evid":
+        return uai.loads_evidence(read_text(path), os.fspath(path), domain)
+    return read_features(path)
 
 
 def read_features(path: str | os.PathLike[str]) -> list[str]:
@@ -51,14 +96,13 @@ def read_features(path: str | os.PathLike[str]) -> list[str]:
 
 def read_text(path: str | os.PathLike[str]) -> str:
     name = os.fspath(path)
-    target = Path(path)
-    if not target.is_file():
-        close = did_you_mean(target.name, [p.name for p in target.parent.glob("*")] if target.parent.is_dir() else [])
-        raise DataError(f"there is no file {name!r}.{close}")
-    if target.stat().st_size > MAX_BYTES:
-        raise FormatError(f"{name}: {target.stat().st_size:,} bytes are more than a network file may have ({MAX_BYTES:,})")
+    if not os.path.isfile(name):
+        raise DataError(_why_no_file(name))
     try:
-        text = target.read_text("utf-8-sig")
+        size = os.path.getsize(name)
+        if size > MAX_BYTES:
+            raise FormatError(f"{name}: {size:,} bytes are more than a network file may have ({MAX_BYTES:,})")
+        text = Path(name).read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FormatError(f"{name}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
@@ -68,4 +112,16 @@ def read_text(path: str | os.PathLike[str]) -> str:
     return text
 
 
-__all__ = ["READABLE", "WRITABLE", "load", "read_features", "read_text", "save", "suffix_of"]
+def _why_no_file(name: str) -> str:
+    if os.path.isdir(name):
+        return f"{name!r} is a folder; name a file"
+    if os.path.exists(name):
+        return f"{name!r} is not a regular file (a pipe or a device?); networks and evidence are read from regular files only"
+    try:
+        beside = os.listdir(os.path.dirname(name) or ".")
+    except (OSError, ValueError):
+        beside = []
+    return f"there is no file {name[:200]!r}.{did_you_mean(os.path.basename(name)[:200], beside)}"
+
+
+__all__ = ["READABLE", "WRITABLE", "build_domain", "load", "read_evidence", "read_features", "read_text", "save", "suffix_of"]

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
+from array import array
 from collections import deque
+
+import numpy as np
 
 from undirected.data.variables import MAX_STATES, Domain
 from undirected.errors import FeatureError, FormatError
 from undirected.features.conjunction import normalise
 from undirected.features.feature_set import FeatureSet
+from undirected.formats import build_domain
 from undirected.network.network import MarkovNetwork
 
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?$|-?inf$")
-_LITERAL = re.compile(r"([+-])v(\d{1,12})_(\d{1,12})$")
-_TEST = re.compile(r"v(\d{1,12})_(\d{1,12})$")
+LITERALS_PER_CHARACTER = 50  # that the features of a file may have together, beside the free ones: deep trees stay linear in their file
+FREE_LITERALS = 100_000
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?$|-?inf$", re.ASCII)
+_LITERAL = re.compile(r"([+-])v(\d{1,12})_(\d{1,12})$", re.ASCII)
+_TEST = re.compile(r"v(\d{1,12})_(\d{1,12})$", re.ASCII)
+_BLOCK = re.compile(r"(features|table|tree)\s*\{", re.IGNORECASE)
 _TREE_TOKEN = re.compile(r"\s*([(){}]|[^\s(){}]+)")
 
 
@@ -39,8 +47,12 @@ class _Reader:
         self.lines = text.splitlines()
         self.name = name
         self.at = 0  # lines read
+        self.most_literals = LITERALS_PER_CHARACTER * len(text) + FREE_LITERALS
         self.weights: list[float] = []
-        self.rows: list[tuple[int, ...]] = []
+        self.ends = array("q", [0])
+        self.literals = array("i")
+        self.line_of: list[int] = []  # by feature
+        self.known: dict[str, int] = {}  # literals by their text
 
     def fail(self, message: str) -> FormatError:
         return FormatError(f"{self.name}, line {self.at}: {message}")
@@ -62,7 +74,19 @@ class _Reader:
             self.at += 1
             if rest.strip():
                 raise self.fail(f"{rest.strip()[:40]!r} stands after the end of the network")
-        return MarkovNetwork(FeatureSet.from_lists(self.rows, self.domain), self.weights)
+        return MarkovNetwork(self._features(), self.weights)
+
+    def _features(self) -> FeatureSet:
+        try:
+            return FeatureSet.from_arrays(self.domain, np.array(self.ends), np.array(self.literals))
+        except FeatureError:
+            for j, line in enumerate(self.line_of):
+                try:
+                    normalise(self.literals[self.ends[j] : self.ends[j + 1]], self.domain)
+                except FeatureError as error:
+                    self.at = line
+                    raise self.fail(str(error)) from None
+            raise
 
     def _schema(self, line: str) -> Domain:
         sizes = []
@@ -72,11 +96,11 @@ class _Reader:
             sizes.append(int(cell))
             if not 1 <= sizes[-1] <= MAX_STATES:
                 raise self.fail(f"variable {len(sizes) - 1} has {sizes[-1]} states; between 1 and {MAX_STATES:,} are possible")
-        return Domain.from_sizes(sizes)
+        return build_domain(sizes, f"{self.name}, line {self.at}")
 
     def _block(self, what: str, nested: bool) -> None:
         while (line := self.next_line(what)) != "}":
-            head = re.match(r"(features|table|tree)\s*\{", line, re.IGNORECASE)
+            head = _BLOCK.match(line) if line[0] in "fFtT" else None
             if head is None:
                 self._feature(line)
             elif not nested:
@@ -93,78 +117,142 @@ class _Reader:
         if len(tokens) > 1 and tokens[0].isdigit() and _NUMBER.match(tokens[1]):
             tokens = tokens[1:]  # an id, which means nothing
         weight = self._number(tokens[0])
-        literals = []
-        for token in tokens[1:]:
+        try:
+            literals = [self.known[token] for token in tokens[1:]]
+        except KeyError:
+            literals = [self._signed(token) for token in tokens[1:]]
+        self._add(weight, array("i", literals))
+
+    def _signed(self, token: str) -> int:
+        """A literal such as +v0_1, remembered because most come again."""
+        if token not in self.known:
             match = _LITERAL.match(token)
             if match is None:
                 raise self.fail(f"{token[:40]!r} is not a literal such as +v0_1")
-            literals.append(self._literal(match[1] == "+", match[2], match[3]))
-        self._add(weight, literals)
+            positive = self._literal(match[2], match[3])
+            self.known[token] = positive if match[1] == "+" else positive + self.domain.n_literals
+        return self.known[token]
 
     def _number(self, token: str) -> float:
         if not _NUMBER.match(token):
             raise self.fail(f"{token[:40]!r} is not a weight")
-        return float(token)
+        weight = float(token)
+        if math.isinf(weight) and not token.endswith("inf"):
+            raise self.fail(f"{token[:40]!r} is too large for a weight; a rule has the weight inf or -inf")
+        return weight
 
-    def _literal(self, positive: bool, variable: str, state: str) -> int:
+    def _literal(self, variable: str, state: str) -> int:
         v, s = int(variable), int(state)
         if v >= len(self.domain):
             raise self.fail(f"there is no variable {v}; the first line names {len(self.domain)}")
         if s >= self.domain.n_states[v]:
             raise self.fail(f"variable {v} has {self.domain.n_states[v]} states, so there is no state {s}")
-        return int(self.domain.base[v]) + s + (0 if positive else self.domain.n_literals)
+        return int(self.domain.base[v]) + s
 
-    def _add(self, weight: float, literals: list[int]) -> None:
-        try:
-            self.rows.append(normalise(literals, self.domain))
-        except FeatureError as error:
-            raise self.fail(str(error)) from None
+    def _add(self, weight: float, literals: array[int]) -> None:
+        self.literals.extend(literals)
+        if len(self.literals) > self.most_literals:
+            raise self.fail(
+                f"the features up to here have {len(self.literals):,} literals, more than {self.most_literals:,} "
+                f"({LITERALS_PER_CHARACTER} for each character of the file and {FREE_LITERALS:,} beside); a tree is too deep"
+            )
+        self.ends.append(len(self.literals))
         self.weights.append(weight)
+        self.line_of.append(self.at)
 
     def _tree(self, rest: str) -> None:
         """``(v0_1 T T)`` or a number; the first branch is where the test holds. Worked with a list, not by recursion."""
         tokens = deque(_TREE_TOKEN.findall(rest))
-        path: list[list[int]] = []  # literals of the open tests: [literal, branches done]
+        path = _Path(self.domain)
         started = False
         while True:
-            while not tokens:
-                tokens.extend(_TREE_TOKEN.findall(self.next_line("a tree")))
-            token = tokens.popleft()
+            token = self._tree_token(tokens)
             if token == "}":
-                if path or not started or tokens:
+                if path.tests or not started or tokens:
                     raise self.fail("a tree ends too early")
                 return
-            if started and not path:
+            if started and not path.tests:
                 raise self.fail(f"{token[:40]!r} stands after the end of a tree")
             started = True
             if token == "(":
-                while not tokens:
-                    tokens.extend(_TREE_TOKEN.findall(self.next_line("a tree")))
-                match = _TEST.match(tokens.popleft())
+                match = _TEST.match(self._tree_token(tokens))
                 if match is None:
                     raise self.fail("a test such as v0_1 is expected after (")
-                path.append([self._literal(True, match[1], match[2]), 0])
-            elif token == ")":
-                if not path or path[-1][1] != 2:
-                    raise self.fail("a test in a tree needs exactly two branches")
-                path.pop()
-                self._branch_done(path)
-            else:
+                path.enter(self._literal(match[1], match[2]))
+                continue
+            if token != ")":
                 weight = self._number(token)
-                n = self.domain.n_literals
-                self._add_reachable(weight, [x if done == 0 else x + n for x, done in path])
-                self._branch_done(path)
-
-    def _branch_done(self, path: list[list[int]]) -> None:
-        if path:
-            path[-1][1] += 1
-            if path[-1][1] > 2:
+                if path.is_reachable:
+                    self._add(weight, path.literals)
+            elif not path.leave():
+                raise self.fail("a test in a tree needs exactly two branches")
+            if path.tests and not path.turn():
                 raise self.fail("a test in a tree needs exactly two branches")
 
-    def _add_reachable(self, weight: float, literals: list[int]) -> None:
-        """A leaf whose path contradicts itself is never reached, so it is left out."""
-        try:
-            self.rows.append(normalise(literals, self.domain))
-        except FeatureError:
-            return
-        self.weights.append(weight)
+    def _tree_token(self, tokens: deque[str]) -> str:
+        while not tokens:
+            tokens.extend(_TREE_TOKEN.findall(self.next_line("a tree")))
+        return tokens.popleft()
+
+
+class _Path:
+    """The tests from the root of a tree to where one is, and what they leave of each variable; a step costs the same at any depth."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self.tests: list[list[int]] = []  # the literal, branches done, and what the branch did: see `_assume`
+        self.literals = array("i")  # those that say something new
+        self.held: dict[int, int] = {}  # by variable, the literal that holds
+        self.excluded: dict[int, set[int]] = {}
+        self.dead = 0  # open tests whose branch contradicts those above
+
+    @property
+    def is_reachable(self) -> bool:
+        return self.dead == 0
+
+    def enter(self, literal: int) -> None:
+        """Go into the first branch of a test, where it holds."""
+        self.tests.append([literal, 0, self._assume(literal, True)])
+
+    def turn(self) -> bool:
+        """A branch of the innermost test is done; False if it was one too many."""
+        test = self.tests[-1]
+        self._forget(test)
+        test[1] += 1
+        if test[1] == 1:
+            test[2] = self._assume(test[0], False)
+        return test[1] <= 2
+
+    def leave(self) -> bool:
+        """Close the innermost test; False unless both its branches are done."""
+        return bool(self.tests) and self.tests.pop()[1] == 2
+
+    def _assume(self, literal: int, positive: bool) -> int:
+        """1 if a literal was added, -1 if it contradicts what is known, 0 if it says nothing new."""
+        v = int(self.domain.literal_variable[literal])
+        held, excluded = self.held.get(v), self.excluded.setdefault(v, set())
+        if held is not None or literal in excluded:
+            news = 0 if (held == literal) == positive else -1
+        else:
+            news = 1 if positive or len(excluded) + 1 < self.domain.n_states[v] else -1
+        self.dead += news < 0
+        if news > 0:
+            self.literals.append(literal if positive else literal + self.domain.n_literals)
+            if positive:
+                self.held[v] = literal
+            else:
+                excluded.add(literal)
+        return news
+
+    def _forget(self, test: list[int]) -> None:
+        """Take back what the branch that is done assumed."""
+        literal, branch, news = test
+        test[2] = 0
+        self.dead -= news < 0
+        if news > 0:
+            self.literals.pop()
+            v = int(self.domain.literal_variable[literal])
+            if branch == 0:
+                del self.held[v]
+            else:
+                self.excluded[v].remove(literal)

@@ -6,9 +6,12 @@ import json
 import math
 from typing import Any
 
+import numpy as np
+
 from undirected.data.variables import Domain, Variable
 from undirected.errors import DataError, FormatError
 from undirected.features.feature_set import FeatureSet
+from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
 
 FORMAT = "undirected-network"
@@ -54,7 +57,7 @@ def loads(text: str, name: str) -> MarkovNetwork:
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         raise FormatError(f'{name}: not a network of this package (no "format": "{FORMAT}")')
     if tree.get("version") != VERSION:
-        raise FormatError(f"{name}: version {tree.get('version')!r} of the format; this program reads version {VERSION}")
+        raise FormatError(f"{name}: version {_shown(tree.get('version'))} of the format; this program reads version {VERSION}")
     named = _expect(tree.get("named", True), bool, f"{name}: named")
     entries = _expect(tree.get("variables"), list, f"{name}: variables")
     if not entries:
@@ -62,20 +65,52 @@ def loads(text: str, name: str) -> MarkovNetwork:
     if len(entries) > MAX_VARIABLES:
         raise FormatError(f"{name}: {len(entries):,} variables are more than {MAX_VARIABLES:,}")
     try:
-        domain = Domain((_variable(e, f"{name}: variable {i}") for i, e in enumerate(entries)), named)
-        rows, weights = [], []
-        for j, row in enumerate(_expect(tree.get("features"), list, f"{name}: features")):
-            where = f"{name}: feature {j}"
-            _expect(row, list, where)
-            if not row:
-                raise FormatError(f"{where} is empty; its first entry is its weight")
-            weights.append(_weight_in(row[0], where))
-            rows.append([_literal(x, domain, where) for x in row[1:]])
-        return MarkovNetwork(FeatureSet.from_lists(rows, domain), weights)
+        domain = Domain(_variables(entries, name), named)
+        features, weights = _features(_expect(tree.get("features"), list, f"{name}: features"), domain, name)
+        return MarkovNetwork(features, weights)
     except FormatError:
         raise
     except DataError as error:
         raise FormatError(f"{name}: {error}") from None
+
+
+def _variables(entries: list[Any], name: str) -> list[Variable]:
+    variables = [_variable(entry, f"{name}: variable {i}") for i, entry in enumerate(entries)]
+    seen: set[str] = set()
+    for variable in variables:
+        if variable.name in seen:
+            raise FormatError(f"{name}: two variables are called {variable.name!r}; rename one of them")
+        seen.add(variable.name)
+    return variables
+
+
+def _features(rows: list[Any], domain: Domain, name: str) -> tuple[FeatureSet, Array]:
+    """All rows at once; where something is not as it should be, one by one, to say where."""
+    if set(map(type, rows)) <= {list} and all(rows):
+        weights = [row[0] for row in rows]
+        literals = [x for row in rows for x in row[1:]]
+        if set(map(type, literals)) <= {int} and set(map(type, weights)) <= {int, float}:
+            start = np.cumsum([0, *(len(row) - 1 for row in rows)])
+            try:
+                values = np.array(weights, dtype=float)
+                flat = np.array(literals, dtype=np.int64)
+            except OverflowError:
+                values = np.array([np.nan])
+            if np.isfinite(values).all() and (flat >= 0).all() and (flat < 2 * domain.n_literals).all():
+                return FeatureSet.from_arrays(domain, start, flat), values
+    return _features_one_by_one(rows, domain, name)
+
+
+def _features_one_by_one(rows: list[Any], domain: Domain, name: str) -> tuple[FeatureSet, Array]:
+    weights, literals = [], []
+    for j, row in enumerate(rows):
+        where = f"{name}: feature {j}"
+        _expect(row, list, where)
+        if not row:
+            raise FormatError(f"{where} is empty; its first entry is its weight")
+        weights.append(_weight_in(row[0], where))
+        literals.append([_literal(x, domain, where) for x in row[1:]])
+    return FeatureSet.from_lists(literals, domain), np.array(weights)
 
 
 def _expect(value: Any, kind: type, where: str) -> Any:
@@ -104,7 +139,12 @@ def _number(value: Any, where: str) -> float:
             return float(value)
     except OverflowError:
         raise FormatError(f"{where}: a number of {len(str(value))} digits is too large") from None
-    raise FormatError(f"{where}: {value!r} is not a finite number")
+    raise FormatError(f"{where}: {_shown(value)} is not a finite number")
+
+
+def _shown(value: Any) -> str:
+    """A value for a message: never long, never nested."""
+    return f"a {type(value).__name__}" if isinstance(value, list | dict) else repr(value)[:40]
 
 
 def _weight_in(value: Any, where: str) -> float:
@@ -115,5 +155,5 @@ def _weight_in(value: Any, where: str) -> float:
 
 def _literal(value: Any, domain: Domain, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2 * domain.n_literals:
-        raise FormatError(f"{where}: {value!r} is not one of the {domain.n_literals} literals or their negations")
+        raise FormatError(f"{where}: {_shown(value)} is not one of the {domain.n_literals} literals or their negations")
     return value

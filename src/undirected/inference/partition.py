@@ -154,7 +154,10 @@ def _upper(problem: Problem, ends: _Ends, exact: bool, meets: bool) -> tuple[flo
     if np.isfinite(ends.reverse) and exact:
         return ends.reverse + SIGMAS * ends.reverse_error, "The way back started at exact samples."
     if np.isfinite(ends.reverse) and meets:
-        return ends.reverse + SIGMAS * ends.reverse_error + LUCK, "The way back started at Gibbs chains that agree with each other, and meets the way there."
+        return (
+            ends.reverse + SIGMAS * ends.reverse_error + LUCK,
+            "The way back started at Gibbs chains that agree with each other, and meets the way there.",
+        )
     if problem.rules is None:
         sent = belief_propagation.propagate(problem, reweighted=True, max_rounds=TRW_ROUNDS)
         if sent.converged:

@@ -13,6 +13,7 @@ from undirected.network.edges import measure_edges
 if TYPE_CHECKING:
     import networkx
 
+
 def markov_graph(features: FeatureSet, weights: Array) -> networkx.Graph:
     """A graph with the variables' names as nodes; edges carry ``strength`` and ``signed``, as `measure_edges` finds them."""
     import networkx as nx

@@ -349,8 +349,8 @@ class MarkovNetwork:
         formats.save(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> MarkovNetwork:
-        """Read a network from a file; the suffix decides (.json, .mn, .uai)."""
+    def load(cls, path: str | os.PathLike[str], domain: Domain | Dataset | MarkovNetwork | None = None) -> MarkovNetwork:
+        """Read a network from a file; the suffix decides (.json, .mn, .uai). ``domain`` gives names to one without."""
         from undirected import formats
 
-        return formats.load(path)
+        return formats.load(path, domain)

@@ -200,7 +200,4 @@ def _as_features(domain: Any, flat: Array, owner: Array) -> FeatureSet:
     lengths = np.bincount(owner, minlength=int(owner[-1]) + 1 if len(owner) else 0)
     lengths = lengths[lengths > 0]
     start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    if (flat < domain.n_literals).all() and domain.is_binary:
-        return FeatureSet.from_arrays(domain, start, flat.astype(np.int32))
-    rows = (flat[a:b].tolist() for a, b in zip(start[:-1], start[1:], strict=True))
-    return FeatureSet.from_lists(rows, domain)
+    return FeatureSet.from_arrays(domain, start, flat)
