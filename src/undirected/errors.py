@@ -80,7 +80,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def check_number(name: str, value: Any, least: float, most: float = math.inf, *, above: bool = False, whole: bool = False) -> None:
     """Raise unless a parameter is a number (a ``whole`` one) from ``least`` (or ``above`` it) to ``most``."""
-    kind = Integral if whole else Real
+    kind: Any = Integral if whole else Real
     if isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most and not (above and value == least):
         return
     low = f"above {least:g}" if above else f"of at least {least:g}"

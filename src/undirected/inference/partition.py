@@ -159,7 +159,7 @@ def _upper(problem: Problem, ends: _Ends, exact: bool, meets: bool) -> tuple[flo
             "The way back started at Gibbs chains that agree with each other, and meets the way there.",
         )
     if problem.rules is None:
-        sent = belief_propagation.propagate(problem, reweighted=True, max_rounds=TRW_ROUNDS)
+        sent = belief_propagation.propagate(problem, reweighted=True, damping=0.5, max_rounds=TRW_ROUNDS)
         if sent.converged:
             return sent.log_z, "The ends of annealing do not meet; the upper bound is that of tree-reweighted messages."
     return np.inf, "The ends of annealing do not meet, so no upper bound is known."

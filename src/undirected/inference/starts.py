@@ -147,4 +147,4 @@ def log_masses(problem: Problem, modes: Array) -> Array:
         p[:, literal] *= np.exp(value)
     chosen = np.take_along_axis(p, base + modes.astype(np.int64), axis=1) / np.add.reduceat(p, base, axis=1)
     lost = np.log(np.maximum(chosen, 1e-12)).sum(axis=1)
-    return np.asarray(make_sampler(problem, modes).scores(problem.threads)) - lost
+    return np.asarray(make_sampler(problem, modes).scores(problem.threads) - lost)
