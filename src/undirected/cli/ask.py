@@ -27,6 +27,9 @@ work_options = common.options(
     click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all); the result is the same for any number."),
     click.option("--memory", type=common.Bytes(), default="2GiB", show_default=True, help="Memory that exact tables may take."),
 )
+time_option = click.option(
+    "--time-budget", type=common.Seconds(), default="10s", show_default=True, help="Exact work that takes longer gives way to sampling."
+)
 EXAMPLES = """\b
 Examples:
   undirected query net.json -e smoker=yes -e age=old
@@ -76,7 +79,8 @@ def read_given(network: MarkovNetwork, literals: tuple[str, ...], files: tuple[s
 @click.option("--variables", help="Only these, with commas between them (default: all that are not known).")
 @click.option("--method", default="auto", show_default=True, help="auto, junction-tree, gibbs, mcsat, bp, trw, mean-field, enumeration.")
 @click.option("--precision", type=click.FloatRange(0, min_open=True), default=0.005, show_default=True, help="Standard error to sample to.")
-@click.option("--time-budget", type=common.Seconds(), default="10s", show_default=True, help="For sampling.")
+@time_option
+@click.option("--require-mixed", is_flag=True, help="End with exit code 6 where chains have not mixed.")
 @click.option("--start", metavar="DATA", help="A table at whose rows half of the chains start.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False),
@@ -94,6 +98,7 @@ def query(
     method: str,
     precision: float,
     time_budget: float,
+    require_mixed: bool,
     start: str | None,
     output: str | None,
     seed: int,
@@ -111,7 +116,8 @@ def query(
     given = read_given(model, literals, files, soft)
     if suffix == ".pr":
         how = {"junction-tree": "exact"}.get(method, method)
-        _write_partition(model.log_partition(given, how, seed=seed, threads=threads, memory=memory), str(output), as_json)
+        found = model.log_partition(given, how, time_budget=time_budget, seed=seed, threads=threads, memory=memory)
+        _write_partition(found, str(output), as_json)
         return 0
     wanted = None if variables is None else [name.strip() for name in variables.split(",") if name.strip()]
     answer = model.query(
@@ -128,6 +134,8 @@ def query(
         _write_result(text, output, answer.to_dict(), as_json, answer.summary())
     if answer.stopped_by == "interrupt":
         return common.EXIT_INTERRUPTED
+    if require_mixed and answer.mixed is False:
+        return common.EXIT_NOTHING
     return 0 if answer.stopped_by is None and answer.mixed is not False and answer.converged else common.EXIT_EARLY
 
 
@@ -143,6 +151,7 @@ def _write_partition(found: LogPartition, output: str, as_json: bool) -> None:
 @evidence_options
 @click.option("--best", type=click.IntRange(1), default=1, show_default=True, help="How many of the most probable states.")
 @click.option("--method", default="auto", show_default=True, help="auto, exact, annealing, icm.")
+@time_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="A UAI result file: .MAP (the numbers of the best one's states).")
 @work_options
 @common.output_options
@@ -154,6 +163,7 @@ def map_(
     soft: tuple[str, ...],
     best: int,
     method: str,
+    time_budget: float,
     output: str | None,
     seed: int,
     threads: int | None,
@@ -165,7 +175,8 @@ def map_(
     """The most probable state of all variables of NETWORK, given evidence."""
     _check_result(output, (".map",))
     model = common.load_network(network, domain_from)
-    found = model.map_state(read_given(model, literals, files, soft), best, method, seed=seed, threads=threads, memory=memory)
+    given = read_given(model, literals, files, soft)
+    found = model.map_state(given, best, method, time_budget=time_budget, seed=seed, threads=threads, memory=memory)
     if output is None:
         common.emit(found.to_dict(), as_json, str(found))
         return
@@ -221,6 +232,8 @@ def sample(
     show_default=True,
     help="map (most probable completion of a row), sample, or marginal (cell by cell).",
 )
+@common.table_options
+@common.unknown_option
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="A .csv file (default: standard output).")
 @work_options
 @common.output_options
@@ -236,6 +249,8 @@ def impute(
     as_json: bool,
     quiet: bool,
     debug: bool,
+    unknown: str,
+    **reading: Any,
 ) -> None:
     """Fill in the missing cells of DATA by NETWORK; known cells stay as they were written."""
     from undirected.data.readers import read_raw
@@ -243,7 +258,7 @@ def impute(
 
     _check_output(output, (".csv",))
     model = common.load_network(network, domain_from)
-    text, cells = fill_raw(model, read_raw(data), method, seed=seed, threads=threads, memory=memory)
+    text, cells = fill_raw(model, read_raw(data, common.reading_of(reading)), method, unknown, seed=seed, threads=threads, memory=memory)
     common.remark(f"filled {cells:,} missing cells", quiet)
     _write(text, output, {"filled": cells}, as_json)
 
@@ -257,6 +272,8 @@ def impute(
 @literal_options
 @click.option("--data", metavar="DATA", help="A table to take the row from.")
 @click.option("--row", type=click.IntRange(1), default=1, show_default=True, help="Which row of --data.")
+@common.table_options
+@common.unknown_option
 @click.option("--state", help="Explain this state (default: the row's own, or the most probable).")
 @click.option("--against", help="Against this one (default: the likeliest other).")
 @click.option("--top", type=click.IntRange(0), default=20, show_default=True, help="How many features to show.")
@@ -275,10 +292,13 @@ def explain(
     as_json: bool,
     quiet: bool,
     debug: bool,
+    unknown: str,
+    **reading: Any,
 ) -> None:
     """Which features push VARIABLE towards a state, given the rest of a row, and by how much; the parts add up exactly."""
     import numpy as np
 
+    from undirected.data.readers import read_raw
     from undirected.errors import DataError
     from undirected.inference.completion import partial_table
     from undirected.inference.evidence import read_evidence
@@ -286,7 +306,7 @@ def explain(
     model = common.load_network(network, domain_from)
     codes = np.full(len(model.domain), -1)
     if data is not None:
-        table = partial_table(model, data, variable)
+        table = partial_table(model, read_raw(data, common.reading_of(reading)), variable, unknown)
         if row > len(table):
             raise DataError(f"{table.source} has {len(table):,} rows, so there is no row {row}")
         codes = table.codes[row - 1].astype(int)

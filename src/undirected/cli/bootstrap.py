@@ -71,8 +71,8 @@ def bootstrap(
         if path is not None:
             check_writable(path)
     threads, budget = options["threads"], options.pop("time_budget")
-    learner, reading = learners.build(ctx, algorithm, {**options, "time_budget": None}, False, seed)
-    table = common.read_table(data, quiet, **reading)
+    given = learners.build(ctx, algorithm, {**options, "time_budget": None}, False, seed)
+    learner, table = given.make(), common.read_table(data, quiet, **given.reading)
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
     with common.status_line(quiet, "learning from all rows ...") as show:
         found = resample(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_EARLY = 5
+EXIT_NOTHING = 6
 EXIT_INTERRUPTED = 130
 
 
@@ -112,7 +113,15 @@ class Names(click.ParamType):  # type: ignore[type-arg]
         return names
 
 
-read_options = options(
+unknown_option = click.option(
+    "--unknown",
+    type=click.Choice(["error", "missing"]),
+    default="error",
+    show_default=True,
+    help="States that the network does not know: an error, or missing cells.",
+)
+
+table_options = options(
     click.option(
         "--format", "format_", type=click.Choice(["csv", "tsv", "basket", "libra", "parquet", "npz"]), help="Override the suffix."
     ),
@@ -122,15 +131,8 @@ read_options = options(
     click.option("--na", multiple=True, metavar="TEXT", help="One more text that means a missing cell: --na 99 --na ."),
     click.option("--drop", multiple=True, metavar="COL", help="Leave out a column; may be repeated."),
     click.option("--columns", type=Names(), help="Take only these columns."),
-    missing_option,
-    click.option(
-        "--unknown",
-        type=click.Choice(["error", "missing"]),
-        default="error",
-        show_default=True,
-        help="States that the network does not know: an error, or missing cells.",
-    ),
 )
+read_options = options(table_options, missing_option, unknown_option)
 
 domain_options = options(
     click.option("--bins", type=click.IntRange(2), default=4, show_default=True, help="Bins for numeric columns."),
@@ -152,8 +154,10 @@ compute_options = options(
 )
 
 weight_options = options(
-    click.option("--l1", type=click.FloatRange(0), default=0.0, show_default=True, help="L1 penalty (learn -a all-pairs: 1)."),
-    click.option("--sd", type=Deviation(), default="1", show_default=True, help="Deviation of the Gaussian prior; inf for none."),
+    click.option("--l1", type=click.FloatRange(0), default=0.0, show_default=True, help="L1 penalty (learn -a all-pairs: 1, gssl: 5)."),
+    click.option(
+        "--sd", type=Deviation(), default="1", show_default=True, help="Deviation of the Gaussian prior; inf for none (learn -a gssl: 0.5)."
+    ),
     click.option(
         "--tol", type=click.FloatRange(0, min_open=True), default=1e-5, show_default=True, help="Largest violation of optimality."
     ),
@@ -191,7 +195,7 @@ def load_network(path: str, domain_from: str | None) -> MarkovNetwork:
     return formats.load(path, named)
 
 
-READING = ("format_", "header", "encoding", "decimal", "na", "drop", "columns", "missing", "unknown")  # what `read_options` gives
+TABLE = ("format_", "header", "encoding", "decimal", "na", "drop", "columns")  # what `table_options` gives
 
 
 def read_table(
@@ -215,14 +219,14 @@ def read_table(
 
 def known_domain_options(reading: dict[str, Any]) -> dict[str, Any]:
     """Of the options for reading a table, those that matter when its domain is given."""
-    return {name: reading[name] for name in READING}
+    return {name: reading[name] for name in (*TABLE, "missing", "unknown")}
 
 
 def reading_of(options: dict[str, Any]) -> Any:
     """The options for reading a table as `undirected.data.readers.read_raw` takes them."""
     from undirected.data.readers import Reading
 
-    return Reading(*(options[name] for name in READING[:7]))
+    return Reading(*(options[name] for name in TABLE))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     from undirected.data.dataset import Dataset
     from undirected.features.feature_set import FeatureSet
 
+FEW_ROWS = 20  # of a table from which none are set aside
 LEARN_EXAMPLES = """\b
 Examples:
+  undirected learn survey.csv -o net.json                 (the best of a few learners)
   undirected learn survey.csv -a gssl --l1 5 -o net.json
   undirected learn nltcs -a gssl --l1 1 --sd 0.5 --valid nltcs:valid -o net.json
   undirected learn survey.csv -a dtsl --conversion prune-5 --sd 0.5 -o net.json
@@ -33,13 +36,20 @@ Examples:
 
 @click.command(epilog=LEARN_EXAMPLES)
 @click.argument("data")
-@click.option("-a", "--algorithm", type=click.Choice(list(LEARNERS)), default="gssl", show_default=True, help="The structure learner.")
+@click.option(
+    "-a", "--algorithm", type=click.Choice(["auto", *LEARNERS]), default="auto", show_default=True,
+    help="The structure learner. auto: the best of a few, tuned on rows set aside, in about a minute (gssl if a setting is named).",
+)  # fmt: skip
 @learners.learner_options
 @common.weight_options
 @click.option("--tune", "tuning", is_flag=True, help="Choose the settings on validation data (--valid; a tenth of the rows without).")
 @click.option("--grid", type=click.Choice(["quick", "paper"]), default="quick", show_default=True, help="What --tune tries.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Where --tune keeps finished settings, to go on after an interruption.")
-@click.option("--valid", metavar="DATA|FRACTION", help="Validation data, or a fraction of the rows to set aside, to score afterwards.")
+@click.option(
+    "--valid", metavar="DATA|FRACTION|none",
+    help="Rows to hold out: a table, or a fraction that is set aside and not learned from. By default a tenth, from which the network is "
+    "learned too once the score is known; none leaves that out.",
+)  # fmt: skip
 @click.option("--seed", type=common.seed_type, default=0, show_default=True, help="The same seed, the same network.")
 @common.read_options
 @common.domain_options
@@ -65,26 +75,35 @@ def learn(
 ) -> int:
     """Learn a network, structure and weights, from DATA."""
     _check_output(output)
-    learner, reading = learners.build(ctx, algorithm, options, tuning, seed)
+    algorithm = learners.resolve(ctx, algorithm, tuning)
+    given = learners.build(ctx, algorithm, options, tuning, seed)
+    reading = given.reading
     table = common.read_table(data, quiet, **reading)
-    table, held_out = _split(table, valid or ("0.1" if tuning else None), seed, quiet, **common.known_domain_options(reading))
+    table.require_complete("learning")
+    how = common.known_domain_options(reading)
+    table, held_out = _split(table, valid, seed, quiet, **how) if valid not in (None, "none") else (table, None)
+    if valid is None and held_out is None:
+        held_out = _own_split(data, table, quiet, how)
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
     report: dict[str, Any] = {"algorithm": algorithm}
     lines: list[str] = []
     with common.solver_progress(quiet) as progress, common.without_early_warnings():
-        learner.set_params(progress=progress)
-        if tuning:
-            learner = _tuned(learner, grid, table, held_out, ledger, quiet, report, lines)
+        task = Task(given, table, held_out, seed, quiet, report, lines, check=valid != "none", progress=progress)
+        if algorithm == "auto":
+            learner = task.choose()
+        elif tuning:
+            learner = task.tune(grid, ledger)
         else:
-            learner.fit(table)
-    network, fit = learner.network_, learner.fit_
-    report |= {**fit.report(), **_details(learner, lines)}
-    lines.append(common.describe_fit(fit))
+            learner = task.learn()
+        network, fit = learner.network_, learner.fit_
+        report |= {**fit.report(), **_details(learner, lines)}
+        lines.append(common.describe_fit(fit))
+        _save(network, output, report, lines)
+        task.judge(learner)
     if held_out is not None:
         report["valid_pll"] = network.pll(held_out, learner.threads)
         report["valid_npll"] = report["valid_pll"] / len(network.domain)
         lines.append(f"validation PLL {report['valid_pll']:.6f}, per variable {report['valid_npll']:.6f}")
-    _save(network, output, report, lines)
     if output is None:
         lines.append(network.summary())
         common.remark("the network was not saved; add -o net.json to keep it", quiet)
@@ -92,27 +111,112 @@ def learn(
     return common.exit_code(fit)
 
 
-def _tuned(
-    learner: Any,
-    grid: str,
-    table: Dataset,
-    valid: Dataset | None,
-    ledger: str | None,
-    quiet: bool,
-    report: dict[str, Any],
-    lines: list[str],
-) -> Any:
-    from undirected.weights.tuning import tune
+def _own_split(data: str, table: Dataset, quiet: bool, how: dict[str, Any]) -> Dataset | None:
+    """The validation rows that a data set brings along, if it does."""
+    from undirected.data.catalog import has_splits
 
-    def told(done: int, tried: int, best: dict[str, Any]) -> None:
-        common.remark(f"{done} structures, {tried} settings: best validation PLL {best['valid_pll']:.6f}", quiet)
+    name, _, split = data.partition(":")
+    if split not in ("", "train") or not has_splits(name):
+        return None
+    return common.read_table(f"{name}:valid", quiet, domain=table.domain, **how)
 
-    tuned = tune(learner, grid, table, valid, ledger=ledger, progress=told)
-    report |= {"settings": tuned.settings, "tried": tuned.rows, "complete": tuned.complete}
-    if not tuned.complete:
-        lines.append("the time budget ended the search before all settings were tried")
-    lines += [str(tuned), "best: " + ", ".join(f"{name} {value}" for name, value in tuned.settings.items())]
-    return tuned.learner
+
+@dataclass
+class Task:
+    """What ``learn`` was asked to do: the learner, the rows to learn from, those held out, and what there is to tell."""
+
+    given: learners.Built
+    table: Dataset
+    held_out: Dataset | None
+    seed: int
+    quiet: bool
+    report: dict[str, Any]
+    lines: list[str]
+    check: bool
+    progress: Any
+    judged: tuple[Any, Dataset, Dataset] | None = None  # a network and the rows it was learned from and is judged on
+
+    def learn(self) -> Any:
+        """The learner with its settings, on all rows."""
+        learner = self.given.make(self.progress, 0.6 if self.check and self.held_out is None else 1.0)
+        learner.fit(self.table)
+        return learner
+
+    def tune(self, grid: str, ledger: str | None) -> Any:
+        """The learner with the settings that do best on the rows held out."""
+        from undirected.weights.tuning import tune
+
+        def told(done: int, tried: int, best: dict[str, Any]) -> None:
+            common.remark(f"{done} structures, {tried} settings: best validation PLL {best['valid_pll']:.6f}", self.quiet)
+
+        train, valid = self._apart()
+        tuned = tune(self.given.make(self.progress), grid, train, valid, ledger=ledger, progress=told)
+        self.report |= {"settings": tuned.settings, "tried": tuned.rows, "complete": tuned.complete}
+        if not tuned.complete:
+            self.lines.append("the search ended before all settings were tried")
+        self.lines += [str(tuned), "best: " + ", ".join(f"{name} {value}" for name, value in tuned.settings.items())]
+        self.judged = (tuned.learner.network_, train, valid)
+        return tuned.learner
+
+    def choose(self) -> Any:
+        """The best of a few learners, learned again from all rows."""
+        from undirected.structure.automatic import BUDGET, LAST, choose_learner
+
+        params = self.given.params
+        budget = params.pop("time_budget") or BUDGET
+        if self.held_out is None and len(self.table) < FEW_ROWS:
+            return self._learn_from_few(params)
+        train, valid = self._apart()
+
+        def told(name: str, score: float, seconds: float) -> None:
+            common.remark(f"{name}: held-out PLL {score:.6f}, {seconds:.1f} s", self.quiet)
+
+        chosen = choose_learner(train, valid, time_budget=budget, progress=told, **params)
+        settings = chosen.tuned.settings
+        self.report |= {"chosen": chosen.name, "settings": settings, "scores": chosen.scores, "complete": chosen.complete}
+        self.lines.append(f"chosen: {chosen.name}, " + ", ".join(f"{name} {value}" for name, value in settings.items()))
+        self.judged = (chosen.tuned.learner.network_, train, valid)
+        learner = chosen.tuned.learner
+        if chosen.interrupted:
+            learner.fit_.stopped_by = "interrupt"
+        elif train is not self.table:
+            learner = type(learner)(**learner.get_params()).set_params(time_budget=LAST * budget, progress=self.progress)
+            learner.fit(self.table, start=chosen.tuned.fit)
+        return learner
+
+    def _learn_from_few(self, params: dict[str, Any]) -> Any:
+        from undirected.structure.names import learner_class
+
+        self.lines.append(f"{len(self.table)} rows are too few to set some aside: all pairs with a strong penalty, unchecked")
+        self.report["chosen"] = "all-pairs"
+        self.check = False
+        return learner_class("all-pairs")(**params, l1=5.0).fit(self.table)
+
+    def _apart(self) -> tuple[Dataset, Dataset]:
+        """The rows to learn from while settings are compared, and those to compare them on."""
+        from undirected.data.splits import holdout
+
+        return (self.table, self.held_out) if self.held_out is not None else holdout(self.table, 0.1, self.seed)
+
+    def judge(self, learner: Any) -> None:
+        """Score held-out rows beside independent variables, and say plainly if the network is not better."""
+        from undirected.evaluation.held_out import judge
+
+        if not self.check or len(self.table) < FEW_ROWS:
+            self.report |= {"held_out_pll": None, "independent_pll": None}
+            return
+        if self.judged is None:
+            train, valid = self._apart()
+            network = learner.network_
+            if train is not self.table:
+                common.remark("checking: learning once more without a tenth of the rows (--valid none leaves this out)", self.quiet)
+                again = self.given.make(self.progress, 0.4).set_params(**self.given.without_files)
+                again.fit(train, start=None)
+                network = again.network_
+            self.judged = (network, train, valid)
+        found = judge(*self.judged, threads=learner.threads)
+        self.report |= {"held_out_pll": found.network, "independent_pll": found.independent}
+        self.lines.append(found.told(chosen_here="chosen" in self.report or "tried" in self.report))
 
 
 def _details(learner: Any, lines: list[str]) -> dict[str, Any]:
@@ -231,9 +335,7 @@ def _save(network: Any, output: str | None, report: dict[str, Any], lines: list[
         lines.append(f"wrote {output}")
 
 
-def _split(table: Dataset, valid: str | None, seed: int, quiet: bool, **how: Any) -> tuple[Dataset, Dataset | None]:
-    if valid is None:
-        return table, None
+def _split(table: Dataset, valid: str, seed: int, quiet: bool, **how: Any) -> tuple[Dataset, Dataset]:
     try:
         fraction = float(valid)
     except ValueError:

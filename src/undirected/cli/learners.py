@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -81,19 +82,47 @@ learner_options = common.options(
 )
 
 
-def build(ctx: click.Context, algorithm: str, options: dict[str, Any], tuning: bool, seed: int) -> tuple[Any, dict[str, Any]]:
-    """The learner, and what is left of the options: those for reading."""
-    known = learner_class(algorithm)().get_params()
+@dataclass
+class Built:
+    """A learner by name with its parameters, and what is left of the options: those for reading."""
+
+    name: str
+    params: dict[str, Any]
+    reading: dict[str, Any]
+
+    def make(self, progress: Any = None, share: float = 1.0) -> Any:
+        """The learner, with a share of the time budget."""
+        budget = self.params["time_budget"]
+        return learner_class(self.name)(**self.params | {"time_budget": budget and share * budget, "progress": progress})
+
+    @property
+    def without_files(self) -> dict[str, Any]:
+        """Parameters with which another run does not touch the files of the first."""
+        return {"checkpoint": None} if "checkpoint" in self.params else {}
+
+
+def resolve(ctx: click.Context, algorithm: str, tuning: bool) -> str:
+    """The learner that is meant where none is named: that of the settings that are, if there are any."""
+    named = [name for name in (*OWN, "l1", "sd", "tol", "prune") if _given(ctx, name)]
+    return "gssl" if algorithm == "auto" and (tuning or named) else algorithm
+
+
+def _given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+
+
+def build(ctx: click.Context, algorithm: str, options: dict[str, Any], tuning: bool, seed: int) -> Built:
+    """The learner's parameters out of the options of a command."""
+    known = None if algorithm == "auto" else learner_class(algorithm)().get_params()
     params = {name: options.pop(name) for name in ("tol", "prune", "threads", "memory", "time_budget")}
     for name in (*OWN, "l1", "sd"):
         value = options.pop(name)
-        given = ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
-        if given and name not in known:
+        if _given(ctx, name) and known is not None and name not in known:
             raise click.UsageError(f"--{name.replace('_', '-')} does not belong to {algorithm}")
-        if given and tuning:
+        if _given(ctx, name) and tuning:
             raise click.UsageError(f"--{name.replace('_', '-')} is what --tune chooses; leave out one of the two")
-        if given:
+        if _given(ctx, name):
             params[name] = value
-    if "random_state" in known:
+    if known is not None and "random_state" in known:
         params["random_state"] = seed
-    return learner_class(algorithm)(**params), options
+    return Built(algorithm, params, options)

@@ -18,8 +18,8 @@ DATA is a file (.csv .tsv .data .basket .parquet .npz, most also .gz) or the nam
 of a data set, with an optional split: nltcs, nltcs:test, digits:valid.
 \b
 Exit codes: 0 done; 1 a fault in the program; 2 wrong usage; 3 bad data or file; 4 impossible evidence;
-5 stopped before the tolerance (the result is still written); 130 interrupted
-(likewise).
+5 stopped before the tolerance (the result is still written); 6 nothing was found
+within the limits, which proves nothing; 130 interrupted (the result so far is written).
 \b
 Try: undirected demo
 """

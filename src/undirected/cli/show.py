@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
@@ -44,6 +45,7 @@ class Metrics(click.ParamType):  # type: ignore[type-arg]
 @click.option("--sweeps", type=click.IntRange(2), default=1000, show_default=True, help="Of Gibbs sampling, where cmll is not exact.")
 @click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For the groups of cmll, and for sampling.")
 @common.read_options
+@click.option("--time-budget", type=common.Seconds(), default="10s", show_default=True, help="For the partition function of ll.")
 @click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all).")
 @common.output_options
 def score(
@@ -55,6 +57,7 @@ def score(
     split: str,
     sweeps: int,
     seed: int,
+    time_budget: float,
     threads: int | None,
     as_json: bool,
     quiet: bool,
@@ -88,9 +91,11 @@ def score(
     if "ll" in metric:
         from undirected.inference.partition import log_likelihood
 
-        likelihood = log_likelihood(model, table, seed=seed, threads=threads)
-        values |= {"ll": likelihood.value, "ll_se": likelihood.standard_error, "log_partition": likelihood.partition.to_dict()}
-        lines += [f"ll     {likelihood.value:.6f} ± {likelihood.standard_error:.2g}", f"log Z  {likelihood.partition}"]
+        likelihood = log_likelihood(model, table, time_budget=time_budget, seed=seed, threads=threads)
+        known = math.isfinite(likelihood.standard_error)
+        error = likelihood.standard_error if known else None
+        values |= {"ll": likelihood.value, "ll_se": error, "log_partition": likelihood.partition.to_dict()}
+        lines += [f"ll     {likelihood.value:.6f} ± {f'{error:.2g}' if known else 'not known'}", f"log Z  {likelihood.partition}"]
     values["rows"] = len(table)
     lines.append(f"rows   {len(table)}")
     if by_variable:

@@ -54,10 +54,10 @@ def exact_sample(network: MarkovNetwork, n: int, seed: int = 0) -> Dataset:
     return Dataset(network.domain, junction_tree.draw(problem, n), source="an exact sample")
 
 
-def partial_table(network: MarkovNetwork, data: Any, absent: str | None = None) -> Dataset:
+def partial_table(network: MarkovNetwork, data: Any, absent: str | None = None, unknown: str = "error") -> Dataset:
     """A table over the network's variables in which cells may be missing, and the column of one variable absent."""
     if isinstance(data, Dataset):
-        return read_data(data, domain=network.domain)
+        return read_data(data, domain=network.domain, unknown=unknown)
     raw = read_raw(data)
     empty = RawColumn([""], np.zeros(raw.n_rows, dtype=np.int64))
     if absent is not None and raw.names is not None and network.domain.named and absent not in raw.names:
@@ -66,7 +66,7 @@ def partial_table(network: MarkovNetwork, data: Any, absent: str | None = None) 
         columns = list(raw.columns)
         columns.insert(network.domain.index(absent), empty)
         raw = RawTable(columns, None, raw.source, raw.weights, raw.lines)
-    return read_data(raw, domain=network.domain)
+    return read_data(raw, domain=network.domain, unknown=unknown)
 
 
 def impute(
@@ -95,9 +95,9 @@ def _likeliest(problem: Problem, marks: Array) -> Array:
     return np.stack(states, axis=1)[found.place]
 
 
-def fill_raw(network: MarkovNetwork, raw: RawTable, method: str = "map", **options: Any) -> tuple[str, int]:
+def fill_raw(network: MarkovNetwork, raw: RawTable, method: str = "map", unknown: str = "error", **options: Any) -> tuple[str, int]:
     """A table as CSV text with its missing cells filled in and all others as they were; how many were filled."""
-    table = partial_table(network, raw)
+    table = partial_table(network, raw, unknown=unknown)
     full = impute(network, table, method, **options)
     names = raw.names or network.domain.names
     place = {name: v for v, name in enumerate(network.domain.names)} if network.domain.named and raw.names else None

@@ -123,7 +123,8 @@ def _sampled(problem: Problem, wanted: list[int], method: str, options: dict[str
     found = (gibbs if method == "gibbs" else mcsat).marginals(problem, literals, **options)
     known = np.setdiff1d(np.arange(problem.domain.n_literals), literals_of(problem, problem.open_variables()))
     p, errors = found.diagnosis.mean.copy(), found.diagnosis.standard_error.copy()
-    errors[~found.diagnosis.agree] = np.nan
+    if not found.mixed:
+        errors[:] = np.nan  # chains that disagree on one literal may well be wrong on the others
     p[known], errors[known] = problem.given.allowed[known], 0.0
     return _answer(
         problem, wanted, p, errors, method=method, exact=False, mixed=found.mixed, why=why, diagnostics=found.figures(literals),

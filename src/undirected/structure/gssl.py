@@ -40,7 +40,8 @@ class GSSL(Learner):
         Rows as all their literals, or only those in the second state (binary tables only). ``auto``: ``positive`` if the
         table is binary and less than half full, else ``all``.
     l1, sd : float
-        Penalties of the weights; see `undirected.fit_weights`.
+        Penalties of the weights; see `undirected.fit_weights`. So many features need strong ones: with ``l1=0, sd=1`` the network
+        of a small table is worse than none.
     tol, time_budget, threads, memory, progress
         As in `undirected.fit_weights`.
     prune : bool
@@ -93,8 +94,8 @@ class GSSL(Learner):
         n_generated: int = 1_000_000,
         threshold: int = 1,
         initial: str = "auto",
-        l1: float = 0.0,
-        sd: float = 1.0,
+        l1: float = 5.0,
+        sd: float = 0.5,
         tol: float = 1e-5,
         prune: bool = False,
         bins: int = 4,
