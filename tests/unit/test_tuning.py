@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from undirected import DTL1, DTSL, GSSL, L1, AllPairs, FormatError, ParameterError, datasets, tune
+from undirected import DTL1, DTSL, GSSL, L1, AllPairs, FormatError, ParameterError, Unconverged, datasets, tune
 from undirected.weights import tuning
 
 
@@ -54,8 +54,11 @@ def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path, monkeypatch):
         return real(*args, **options)
 
     monkeypatch.setattr(tuning, "_fit", dies_at_third)
-    with pytest.raises(KeyboardInterrupt):
-        tune(DTSL(), grid, *tables, ledger=path)
+    with pytest.warns(Unconverged, match="interrupt"):
+        cut = tune(DTSL(), grid, *tables, ledger=path)
+    assert not cut.complete
+    assert cut.valid_pll == max(row["valid_pll"] for row in cut.rows)  # the best of what was done
+    assert cut.learner.network_.pll(tables[1]) == pytest.approx(cut.valid_pll)
     assert len(path.read_text().splitlines()) == 2  # two structures
     with path.open("a") as file:
         file.write('{"owner": "cut in the mid')

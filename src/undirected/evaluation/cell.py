@@ -138,7 +138,7 @@ def tune(job: Job) -> dict[str, Any]:
     train = job.tables.train
     if job.fraction < 1:  # with one seed a smaller share is part of a larger
         train = holdout(train, job.fraction, job.seed)[1]
-    found = search(job.learner, job.grid, train, job.tables.valid, job.ledger)
+    found = search(job.learner, job.grid, train, job.tables.valid, job.ledger).unless_interrupted()
     best, fit = settle(job.learner, found, train, job.tables.valid, job.refine)
     network = fit.network(prune=True)
     pll = network.pll(job.tables.test, job.learner.threads)

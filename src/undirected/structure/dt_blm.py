@@ -134,7 +134,7 @@ class DTBLM(SearchLearner):
         trees = self._trees()
         own = {name: values for name, values in grid.items() if name in trees.get_params()}
         began = time.monotonic()
-        found = search(trees, own, data, valid, ledger, search_tol)
+        found = search(trees, own, data, valid, ledger, search_tol).unless_interrupted()
         best = {name: [value] for name, value in settings_of(found.best).items() if name not in WEIGHT_SETTINGS}
         chosen = any(isinstance(value, str) for value in own.get("kappa", [self.kappa]))
         if chosen and best["kappa"][0] * LARGER <= 1:

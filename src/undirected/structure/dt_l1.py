@@ -110,7 +110,7 @@ class DTL1(Learner):
             if self.time_budget is not None:
                 part.time_budget = max(0.0, self.time_budget - sum(found.seconds for found in parts.values()))
             own = {name: values for name, values in grid.items() if name in part.get_params()}
-            parts[kind] = search(part, own, data, valid, ledger, search_tol)
+            parts[kind] = search(part, own, data, valid, ledger, search_tol).unless_interrupted()
         pairs = _structural(parts[L1].best)
         best = {row["kappa"]: row for row in sorted(parts[DTSL].rows, key=lambda row: row["valid_pll"])}  # the best of each
         seconds, complete = sum(found.seconds for found in parts.values()), all(found.complete for found in parts.values())

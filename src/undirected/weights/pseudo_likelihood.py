@@ -67,16 +67,16 @@ class PseudoLikelihood:
         counts = self.table.literal_counts() + 0.5
         single = np.flatnonzero(self.features.lengths == 1)
         literals = self.features.literals[self.features.start[single]]
-        used: set[int] = set()
-        present = set(literals.tolist())
-        for j, literal in zip(single, literals, strict=True):
-            v = int(domain.literal_variable[literal % domain.n_literals])
-            if literal >= domain.n_literals or literal in used or domain.n_states[v] == 1:
-                continue
-            others = [x for x in range(domain.base[v], domain.base[v + 1]) if x != literal]
-            # A reference state without a feature of its own: the others are measured against it.
-            reference = next((x for x in others if x not in present), None)
-            used.add(int(literal))
-            if reference is not None:
-                weights[j] = np.log(counts[literal] / counts[reference])
+        single, literals = single[literals < domain.n_literals], literals[literals < domain.n_literals]
+        literals, first = np.unique(literals, return_index=True)  # of equal features the first
+        absent = np.ones(domain.n_literals, dtype=bool)
+        absent[literals] = False
+        # A reference state without a feature of its own, the first of each variable: the others are measured against it.
+        free = np.flatnonzero(absent)
+        owners, at = np.unique(domain.literal_variable[free], return_index=True)
+        reference = np.full(len(domain), -1)
+        reference[owners] = free[at]
+        mine = reference[domain.literal_variable[literals]]
+        known = mine >= 0
+        weights[single[first[known]]] = np.log(counts[literals[known]] / counts[mine[known]])
         return weights

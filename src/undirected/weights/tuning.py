@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ MEASURED = ("valid_pll", "n_features", "n_nonzero", "mean_length", "violation", 
 LOOSE = 1e-3  # the search is never looser than this
 CLOSE = 0.005  # settings whose validation scores differ by less than this share of the best are settled at the full tolerance
 REFINEMENTS = 2  # rounds in which sd is moved halfway to its neighbours
-LAST = 0.1  # of the time budget, for the weights of a search that used it up
+LAST = 0.1  # of the time budget, for the weights of a search that used it up, and for the best ones at the end
 LOOK, HOPELESS = 10, 0.01  # at so many times the tolerance a setting is scored, and given up if this share below the best
 
 Progress = Callable[[int, int, dict[str, Any]], None]
@@ -77,6 +77,14 @@ class Search:
     features: FeatureSet
     complete: bool = True
     found: dict[str, Any] | None = None
+    fit: WeightFit | None = None  # of the best setting, as far as it was solved here
+    interrupted: bool = False
+
+    def unless_interrupted(self) -> Search:
+        """This search; raises again the interruption that cut it."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return self
 
     @property
     def best(self) -> dict[str, Any]:
@@ -148,10 +156,10 @@ def tune(
         train, valid = holdout(train, 0.1, seed)
     valid = read_data(valid, domain=train.domain, missing=learner.missing)
     found = search(learner, grid, train, valid, ledger, search_tol, progress)
-    row, fit = settle(learner, found, train, valid, refine)
+    row, fit = _best_so_far(learner, found, train, valid) if found.interrupted else settle(learner, found, train, valid, refine)
     settings = settings_of(row)
     fitted = type(learner)(**{**learner.get_params(), **settings})
-    fitted.adopt(train, fit, fitted.recall(train, ledger) if found.found is None else found.found)
+    fitted.adopt(train, fit, fitted.recall(train, ledger) if found.found is None and not found.interrupted else found.found or {})
     if not fit.converged:
         warnings.warn(f"the best weights were stopped by {fit.stopped_by}, violation {fit.violation:.2g}", Unconverged, stacklevel=2)
     return Tuned(fitted, settings, row["valid_pll"], found.rows, found.features, fit, found.complete)
@@ -166,7 +174,7 @@ def search(
     search_tol: float | None = None,
     progress: Progress | None = None,
 ) -> Search:
-    """A row per setting, with weights at the search's tolerance; see `tune`."""
+    """A row per setting, with weights at the search's tolerance; see `tune`. Ctrl-C ends it with what there is."""
     chosen = check_grid(learner, grid)
     check_work(learner.threads, learner.memory, learner.time_budget)
     tol = max(learner.tol, min(LOOSE, 1 / train.total_weight) if search_tol is None else search_tol)
@@ -180,9 +188,13 @@ def search(
     best: dict[str, Any] = {"valid_pll": -np.inf}
     features = atoms = FeatureSet.atomic(train.domain)
     beside: dict[str, Any] | None = None
-    complete = True
+    best_fit: WeightFit | None = None
+    complete, interrupted = True, False
     began = time.monotonic()
-    for done, proposal in enumerate(learner.proposals(train, valid, chosen, ledger, search_tol), 1):
+    for done, proposal in enumerate(_until_interrupted(learner.proposals(train, valid, chosen, ledger, search_tol)), 1):
+        if proposal is None:
+            complete, interrupted = False, True
+            break
         seconds = time.monotonic() - began if proposal.seconds is None else proposal.seconds
         complete = complete and proposal.complete
         left = None if learner.time_budget is None else learner.time_budget - Search(rows, features).seconds - seconds
@@ -193,13 +205,18 @@ def search(
             break
         candidates = proposal.features.union(atoms)
         found = book.find(proposal.settings) if book is not None and proposal.complete else None
+        fits: list[WeightFit] = []
         if found is None:
             same = weighed.get(_fingerprint(candidates))
             if same is not None:  # another setting gave these features
                 found = [{**row, **proposal.settings, "structure_seconds": seconds, "weights_seconds": 0.0} for row in same]
             else:
                 race = None if search_tol == 0 else Race(learner, candidates, valid, best["valid_pll"], LOOK * tol)
-                fits = _fit(learner, candidates, train, pairs, tol, left, race, proposal.weights)
+                try:
+                    fits = _fit(learner, candidates, train, pairs, tol, None if left is None else max(0.0, left), race, proposal.weights)
+                except KeyboardInterrupt:
+                    complete, interrupted = False, True
+                    break
                 found = [_row(learner, proposal.settings, fit, valid, seconds) for fit in fits]
                 complete = complete and all(fit.stopped_by != "time" for fit in fits)
             if book is not None and complete:
@@ -209,6 +226,7 @@ def search(
         leader = max(found, key=lambda row: row["valid_pll"])
         if leader["valid_pll"] > best["valid_pll"]:
             best, features, beside = leader, candidates, proposal.found
+            best_fit = fits[found.index(leader)] if len(fits) == len(found) else None
         if progress is not None:
             progress(done, len(rows), best)
         if proposal.cut:
@@ -216,7 +234,30 @@ def search(
         began = time.monotonic()
     if book is not None and complete:
         book.finish(rows, features)
-    return Search(rows, features, complete, beside)
+    return Search(rows, features, complete, beside, best_fit, interrupted)
+
+
+def _until_interrupted(proposals: Iterable[Any]) -> Iterator[Any]:
+    """The proposals, and None at the end where Ctrl-C cut the search for them."""
+    try:
+        yield from proposals
+    except KeyboardInterrupt:
+        yield None
+
+
+def _best_so_far(learner: Any, found: Search, train: Dataset, valid: Dataset) -> tuple[dict[str, Any], WeightFit]:
+    """After an interruption: the best setting that was weighed, or, if there is none, independent variables."""
+    if found.rows and found.fit is not None:
+        row, fit = found.best, found.fit
+    else:
+        found.features = FeatureSet.atomic(train.domain)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Unconverged)
+            fit = fit_path(found.features, train, [(learner.l1, learner.sd)], threads=learner.threads)[0]
+        row = _row(learner, {}, fit, valid, 0.0)
+        found.rows.append(row)
+    fit.stopped_by = "interrupt"
+    return row, fit
 
 
 def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: bool = True) -> tuple[dict[str, Any], WeightFit]:
@@ -226,6 +267,12 @@ def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: 
 
     With ``refine``, then also between the best ``sd`` and its neighbours, twice.
     """
+    budget = learner.time_budget
+    deadline = None if budget is None else time.monotonic() + max(budget - found.seconds, LAST * budget)
+
+    def left() -> float | None:
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
     structure = _structure(found.best)
     rivals = [row for row in found.rows if _structure(row) == structure]
     fits: dict[int, WeightFit] = {}
@@ -235,16 +282,16 @@ def settle(learner: Any, found: Search, train: Dataset, valid: Dataset, refine: 
         if not todo:
             break
         pairs = [(rivals[k]["l1"], rivals[k]["sd"]) for k in todo]
-        for k, fit in zip(todo, _fit(learner, found.features, train, pairs, learner.tol, learner.time_budget), strict=True):
+        for k, fit in zip(todo, _fit(learner, found.features, train, pairs, learner.tol, left()), strict=True):
             fits[k] = fit
             spent = rivals[k]["weights_seconds"] + fit.seconds
             rivals[k].update(_row(learner, {}, fit, valid, rivals[k]["structure_seconds"]), weights_seconds=spent)
     first = max(fits, key=lambda k: rivals[k]["valid_pll"])
     best, row = fits[first], rivals[first]
     tried = [rival["sd"] for rival in rivals]
-    for _ in range(REFINEMENTS if refine else 0):
+    for _ in range(REFINEMENTS if refine and best.converged else 0):
         pairs = [(best.l1, sd) for sd in _between(best.sd, tried)]
-        for fit in _fit(learner, found.features, train, pairs, learner.tol, learner.time_budget, start=best.weights) if pairs else []:
+        for fit in _fit(learner, found.features, train, pairs, learner.tol, left(), start=best.weights) if pairs else []:
             new = _row(learner, settings_of(row) | {"sd": fit.sd}, fit, valid, row["structure_seconds"])
             found.rows.append(new)
             tried.append(fit.sd)
