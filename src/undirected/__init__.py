@@ -49,6 +49,8 @@ _HOMES = {
     "Answer": "undirected.inference.answer",
     "CMLL": "undirected.evaluation.cmll",
     "ImpossibleEvidence": "undirected.errors",
+    "NothingFound": "undirected.errors",
+    "TableWarning": "undirected.errors",
     "cmll": "undirected.evaluation.cmll",
     "bootstrap": "undirected.evaluation.stability",
     "compare": "undirected.evaluation.comparison",
@@ -86,9 +88,11 @@ __all__ = [
     "FormatWarning",
     "ImpossibleEvidence",
     "MarkovNetwork",
+    "NothingFound",
     "ParameterError",
     "PseudoLikelihood",
     "Stability",
+    "TableWarning",
     "Tuned",
     "Unconverged",
     "UndirectedError",
@@ -121,7 +125,9 @@ if TYPE_CHECKING:
         FormatError,
         FormatWarning,
         ImpossibleEvidence,
+        NothingFound,
         ParameterError,
+        TableWarning,
         Unconverged,
         UndirectedError,
     )
@@ -171,4 +177,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

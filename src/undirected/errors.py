@@ -64,6 +64,10 @@ class TableWarning(UserWarning):
     """Something about a table that its reader should know: columns left out, or columns that look like identifiers."""
 
 
+class CheckpointFailed(UserWarning):
+    """A checkpoint could not be written; the work goes on without it."""
+
+
 class GenerationStopped(UserWarning):
     """A learner could not generate as many candidates as it was asked to."""
 

@@ -18,7 +18,7 @@ from undirected import load
 
 
 def run(*args, cwd=None, env=None, **kwargs):
-    command = [sys.executable, "-c", "from undirected.cli.main import main; main()", *map(str, args)]
+    command = [sys.executable, "-c", "from undirected.cli import main; main()", *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **(env or {})}, **kwargs)
 
 
@@ -234,7 +234,7 @@ def wait_for_work(pid, seconds):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals work differently there")
 def test_interrupt_still_writes(tmp_path):
-    command = [sys.executable, "-c", "from undirected.cli.main import main; main()"]
+    command = [sys.executable, "-c", "from undirected.cli import main; main()"]
     command += ["learn", "digits", "--n-generated", "400000", "--sd", "inf", "--tol", "1e-15", "-o", "net.json", "--json"]
     heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # a shell's background jobs are deaf to it
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard) as process:

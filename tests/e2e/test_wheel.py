@@ -21,7 +21,7 @@ def test_without_a_compiler_the_package_is_pure_python(tmp_path):
     assert wheel.name.endswith("py3-none-any.whl")
     target = tmp_path / "installed"
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), str(wheel)], check=True)
-    code = "import sys; sys.argv = ['undirected', 'doctor', '--json']; from undirected.cli.main import main; main()"
+    code = "import sys; sys.argv = ['undirected', 'doctor', '--json']; from undirected.cli import main; main()"
     env = {**os.environ, "PYTHONPATH": str(target)}
     out = subprocess.run([sys.executable, "-c", code], check=True, env=env, cwd=tmp_path, capture_output=True, text=True).stdout
     report = json.loads(out)

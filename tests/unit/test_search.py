@@ -515,7 +515,7 @@ def test_a_search_goes_on_from_its_checkpoint(name, triple, tmp_path, monkeypatc
 def test_a_killed_command_goes_on(tmp_path):
     """SIGKILL in the middle; the command, started again, writes the network of an undisturbed run."""
     command = [sys.executable, "-m", "undirected.cli.main", "learn", "digits", "-a", "dp", "--alpha", "10", "--relearn-every", "25", "-q"]
-    code = "import undirected.structure.search as s; s.SAVE_EVERY = 0.0; from undirected.cli.main import main; main()"
+    code = "import undirected.structure.search as s; s.SAVE_EVERY = 0.0; from undirected.cli import main; main()"
     command[1:3] = ["-c", code]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     file = tmp_path / "search.json"

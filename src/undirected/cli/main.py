@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
+from typing import Any
 
 import click
 
@@ -39,14 +41,15 @@ for command in COMMANDS:
     cli.add_command(command)
 
 
-def main() -> None:
-    """Entry point: one line and a hint where something is wrong, a traceback only with --debug."""
+def run() -> None:
+    """One line and a hint where something is wrong, a traceback only with --debug."""
     debug = "--debug" in sys.argv
     if not debug:
         warnings.showwarning = lambda message, *_, **__: click.echo(f"undirected: note: {message}", err=True)
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         _end("interrupted", EXIT_INTERRUPTED)
     except click.ClickException as error:
         hint = " (see --help)" if isinstance(error, click.UsageError) else ""
@@ -66,6 +69,11 @@ def main() -> None:
         if debug:
             raise
         _end(f"an unexpected {type(error).__name__}: {error}. This is a fault in the program; --debug shows where", 1)
+
+
+def _terminate(number: int, frame: Any) -> None:
+    """SIGTERM ends work as Ctrl-C does: with the best result so far."""
+    raise KeyboardInterrupt
 
 
 def _end(message: str, code: int) -> None:

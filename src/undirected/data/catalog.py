@@ -15,6 +15,7 @@ import os
 import sys
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
@@ -29,7 +30,7 @@ from undirected.data.npz import SPLITS, npz_splits, read_npz
 from undirected.data.raw import RawTable
 from undirected.data.readers import Reading, read_data, read_raw
 from undirected.data.variables import Variable
-from undirected.errors import DataError, DownloadError, did_you_mean
+from undirected.errors import DataError, DownloadError, TableWarning, did_you_mean
 
 REPOSITORY = "https://raw.githubusercontent.com/arranger1044/DEBD/master/datasets"
 Progress = Callable[[str, int, int], None]
@@ -45,6 +46,10 @@ class Entry:
     variables: int
     density: float
     sha256: dict[str, str]
+
+    def most_bytes(self, split: str) -> int:
+        """How large the text of a split can be: a digit and a mark a cell, perhaps two marks at the end of a line."""
+        return self.rows[split] * (2 * self.variables + 1)
 
 
 @functools.cache
@@ -131,11 +136,15 @@ def raw(name: str, split: str = "train") -> RawTable:
     if name not in benchmarks():
         raise DataError(f"there is no data set or file {name!r}.{did_you_mean(name, names())} See: undirected data list")
     path = _cached(name, split)
+    if path.exists() and hashlib.sha256(content := path.read_bytes()).hexdigest() != benchmarks()[name].sha256[split]:
+        warnings.warn(f"{path} is not the file that was downloaded; it is fetched again", TableWarning, stacklevel=2)
+        path.unlink()
     if not path.exists():
         fetch(name, splits=(split,))
-    parsed = parse_digits(path.read_bytes(), f"{name}:{split}")
+        content = path.read_bytes()
+    parsed = parse_digits(content, f"{name}:{split}")
     if parsed is None:
-        raise DataError(f"{path} is not the file that was downloaded; delete it and try again")
+        raise DataError(f"{path} does not hold rows of zeros and ones; delete it and try again")
     return _with_binary_states(parsed)
 
 
@@ -175,16 +184,17 @@ def fetch(name: str, splits: tuple[str, ...] = SPLITS, progress: Progress | None
         target = _cached(name, split)
         if not target.exists():
             url = f"{base}/{name}/{target.name}"
-            _download(url, target, benchmarks()[name].sha256[split], progress)
+            entry = benchmarks()[name]
+            _download(url, target, entry.sha256[split], entry.most_bytes(split), progress)
         done.append(target)
     return done
 
 
-def _download(url: str, target: Path, sha256: str, progress: Progress | None) -> None:
+def _download(url: str, target: Path, sha256: str, most: int, progress: Progress | None) -> None:
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _receive(url, part, progress)
+        _receive(url, part, most, progress)
         found = hashlib.sha256(part.read_bytes()).hexdigest()
         if found != sha256:
             part.unlink()
@@ -199,7 +209,7 @@ def _download(url: str, target: Path, sha256: str, progress: Progress | None) ->
         raise DownloadError(f"{url}: {error}. What has arrived is kept; the next try goes on from there.") from None
 
 
-def _receive(url: str, part: Path, progress: Progress | None) -> None:
+def _receive(url: str, part: Path, most: int, progress: Progress | None) -> None:
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -214,10 +224,15 @@ def _receive(url: str, part: Path, progress: Progress | None) -> None:
         expected = have + int(response.headers.get("Content-Length", 0))
         with part.open("ab" if have else "wb") as out:
             while block := response.read(1 << 16):
-                out.write(block)
                 have += len(block)
+                if have > most:
+                    break
+                out.write(block)
                 if progress is not None:
                     progress(part.name.removesuffix(".part"), have, expected)
+    if have > most:
+        part.unlink()
+        raise DownloadError(f"{url}: more than the {most:,} bytes that this file can have; what had arrived was thrown away")
     if expected and have < expected:
         raise DownloadError(f"{url}: the connection ended after {have:,} of {expected:,} bytes; the next try goes on from there")
 

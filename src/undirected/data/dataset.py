@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import html
 import io
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from undirected.data.variables import MISSING_STATE, Domain, Variable
 from undirected.errors import DataError, ParameterError
 from undirected.kernels.types import Array
 
+HTML_ROWS, HTML_COLUMNS = 10, 20  # shown in a notebook
 MISSING_POLICIES = ("error", "drop", "mode", "state")
 
 
@@ -54,6 +56,18 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"<Dataset of {len(self):,} rows, {len(self.domain)} variables, from {self.source}>"
+
+    def _repr_html_(self) -> str:
+        """The first rows and columns, as a notebook shows them."""
+        shown = self.domain.variables[:HTML_COLUMNS]
+        more = "<th>...</th>" if len(self.domain) > len(shown) else ""
+        head = "".join(f"<th>{html.escape(v.name)}</th>" for v in shown) + more
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape((*v.states, '')[code])}</td>" for v, code in zip(shown, row, strict=False)) + "</tr>"
+            for row in self.codes[:HTML_ROWS].tolist()
+        )
+        note = f"{len(self):,} rows ({self.total_weight:g} by weight), {len(self.domain)} variables, from {self.source}"
+        return f"<div><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><small>{html.escape(note)}</small></div>"
 
     @property
     def n_rows(self) -> int:
@@ -210,7 +224,7 @@ class Dataset:
         for v in np.flatnonzero(missing.any(axis=0)):
             gaps = missing[:, v]
             if policy == "state":
-                variables[v] = Variable(variables[v].name, (*variables[v].states, MISSING_STATE), variables[v].edges)
+                variables[v] = Variable(variables[v].name, (*variables[v].states, MISSING_STATE), variables[v].edges)  # no order any more
                 codes[gaps, v] = len(variables[v].states) - 1
             else:
                 known = np.bincount(codes[~gaps, v], weights=self.weights[~gaps], minlength=len(variables[v].states))

@@ -50,7 +50,8 @@ class Variable:
     @functools.cached_property
     def has_order(self) -> bool:
         """Whether the order of the states means something: declared, bins, or numbers."""
-        return self.ordered or self.edges is not None or all(as_number(state) is not None for state in self.states)
+        bins = self.edges is not None and len(self.states) == len(self.edges) + 1
+        return self.ordered or bins or all(as_number(state) is not None for state in self.states)
 
     @functools.cached_property
     def _index(self) -> dict[str, int]:

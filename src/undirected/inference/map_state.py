@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import html
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 METHODS = ("auto", "exact", "annealing", "icm")
 CHAINS = 256
+MANY = 20  # variables from which only those out of their first state are shown
 COLDEST = 8.0  # inverse temperature at the end of annealing
 
 
@@ -39,6 +41,7 @@ class BestStates:
     exact: bool
     seconds: float
     why: str
+    references: dict[str, str] = field(default_factory=dict, repr=False)  # each variable's first state
 
     def __len__(self) -> int:
         return len(self.states)
@@ -47,18 +50,39 @@ class BestStates:
         return self.states[k]
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        return {name: value for name, value in self.__dict__.items() if name != "references"}
 
     def __str__(self) -> str:
-        first = self.states[0]
-        lines = []
-        for k, (state, score) in enumerate(zip(self.states, self.log_scores, strict=True)):
-            shown = state if k == 0 else {name: value for name, value in state.items() if value != first[name]}
-            lines.append(f"{k + 1}. log score {score:.4f}: " + ", ".join(f"{name}={value}" for name, value in shown.items()))
+        lines = [
+            f"{k + 1}. log score {score:.4f}: {shown}" for k, (shown, score) in enumerate(zip(self._shown(), self.log_scores, strict=True))
+        ]
         if len(self.states) > 1:
             lines.append("(from the second on: what differs from the first)")
-        lines.append(f"{self.method}: {'exact' if self.exact else 'the best found'}; {self.seconds:.2g} s. {self.why}")
+        lines.append(
+            f"{self.method}: {'exact' if self.exact else 'the best found, perhaps not the best there is'}; {self.seconds:.2g} s. {self.why}"
+        )
         return "\n".join(lines)
+
+    def _shown(self) -> list[str]:
+        """The assignments in words: of a first one with many variables in their first state only what differs from that."""
+        first = self.states[0]
+        usual = [name for name in first if first[name] == self.references.get(name)]
+        brief = len(first) > MANY and 2 * len(usual) > len(first)
+        left_out = f" (and {len(usual):,} variables in their first state)" if brief else ""
+        out = []
+        for k, state in enumerate(self.states):
+            names = [n for n in state if state[n] != first[n]] if k else [n for n in state if not (brief and n in set(usual))]
+            told = ", ".join(f"{n}={state[n]}" for n in names)
+            out.append(told + left_out if k == 0 and told else told or "all in their first state")
+        return out
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td style='text-align:right'>{score:.4f}</td><td style='text-align:left'>{html.escape(shown)}</td></tr>"
+            for shown, score in zip(self._shown(), self.log_scores, strict=True)
+        )
+        head = "<thead><tr><th>log score</th><th>most probable assignments (from the second on: what differs)</th></tr></thead>"
+        return f"<div><table>{head}<tbody>{rows}</tbody></table><small>{html.escape(str(self).splitlines()[-1])}</small></div>"
 
 
 def map_state(
@@ -97,7 +121,8 @@ def map_state(
     possible = scores > -problem.hard / 2  # of the k best, states that break a rule are none
     codes, scores = codes[possible], scores[possible]
     states = [dict(zip(network.domain.names, named(problem, row), strict=True)) for row in codes]
-    return BestStates(states, scores.tolist(), method, exact, time.monotonic() - began, why)
+    references = {variable.name: variable.states[0] for variable in network.domain.variables}
+    return BestStates(states, scores.tolist(), method, exact, time.monotonic() - began, why, references)
 
 
 def named(problem: Problem, row: Array) -> list[str]:

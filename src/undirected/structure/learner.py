@@ -27,6 +27,7 @@ from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY, MarkovNetwork
 from undirected.weights.fit import WeightFit, check_penalties, fit_weights
+from undirected.weights.pseudo_likelihood import PseudoLikelihood
 
 Grid = dict[str, list[Any]]
 LedgerPath = str | os.PathLike[str] | None
@@ -154,13 +155,13 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{data.source}: no row has a weight above zero")
         self._cut = None
         try:
-            features, weights = self._proposed(data, start)
+            features, weights, prepared = self._proposed(data, start)
         except KeyboardInterrupt:  # the best there is: variables that know nothing of each other
-            features, weights, self._cut = FeatureSet.atomic(data.domain), None, "interrupt"
+            features, weights, prepared, self._cut = FeatureSet.atomic(data.domain), None, None, "interrupt"
         left = self._left(began)
         self.fit_ = fit_weights(
             features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
-            start=weights, time_budget=left, progress=self.progress,
+            start=weights, time_budget=left, progress=self.progress, objective=prepared,
         )  # fmt: skip
         if self._cut is not None and self.fit_.converged:  # an early stop, however well the weights came out
             self.fit_.stopped_by = self._cut
@@ -187,10 +188,10 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             setattr(self, name, value)
         return self
 
-    def _proposed(self, data: Dataset, start: WeightFit | None) -> tuple[FeatureSet, Array | None]:
-        """The features to weigh, and weights to start from."""
+    def _proposed(self, data: Dataset, start: WeightFit | None) -> tuple[FeatureSet, Array | None, PseudoLikelihood | None]:
+        """The features to weigh, weights to start from, and the objective where it has been prepared on the way."""
         features = self.propose(data).union(FeatureSet.atomic(data.domain))
-        return features, None if start is None else start.weights_for(features)
+        return features, None if start is None else start.weights_for(features), None
 
     def _left(self, began: float) -> float | None:
         """Of the time budget, for work that began at that moment."""

@@ -14,12 +14,13 @@ import numpy as np
 
 from undirected.data.dataset import Dataset
 from undirected.data.files import write_whole
-from undirected.errors import FormatError, Unconverged
+from undirected.errors import CheckpointFailed, DataError, FormatError, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 from undirected.weights.fit import fit_weights
+from undirected.weights.pseudo_likelihood import PseudoLikelihood
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,6 +121,8 @@ class Search:
         self._began = self._shown = time.monotonic()
         self._saved = self._began
         self._unsaved: dict[str, Any] | None = None
+        self.objective: PseudoLikelihood | None = None  # of the weights when they were last learned together
+        self._warned = False  # that the checkpoint cannot be written
         self._deadline = None if time_budget is None else self._began + time_budget
 
     # -- the network
@@ -157,9 +160,11 @@ class Search:
         left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Unconverged)
+            self.objective = None  # two at a time would take twice the memory
+            self.objective = PseudoLikelihood(features, self.data, self.threads, self.memory)
             fit = fit_weights(
                 features, self.data, self.l1, self.sd, tol=self.tol, start=start, threads=self.threads, memory=self.memory,
-                time_budget=left,
+                time_budget=left, objective=self.objective,
             )  # fmt: skip
         self.n_literals = int(features.lengths.sum())
         self.weights = dict(zip(self.weights, fit.weights.tolist(), strict=True))
@@ -259,7 +264,12 @@ class Search:
     def flush(self) -> None:
         """Write what `save` was last told, if it is not written yet."""
         if self.checkpoint is not None and self._unsaved is not None:
-            self.checkpoint.save(self._unsaved)
+            try:
+                self.checkpoint.save(self._unsaved)
+            except DataError as error:  # a full disk is no reason to lose the search
+                if not self._warned:
+                    warnings.warn(f"the search goes on without its checkpoint: {error}", CheckpointFailed, stacklevel=2)
+                self._warned = True
             self._unsaved, self._saved = None, time.monotonic()
 
     def _content(self, state: dict[str, Any], finished: bool) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, LedgerP
 from undirected.structure.search import Checkpoint, Search, Stopped, Trace
 from undirected.weights.fit import WeightFit, check_penalties
 from undirected.weights.ledger import digest
+from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.weights.tuning import lasting_params
 
 FORMAT = 2  # of checkpoints; those of another are not taken up
@@ -76,11 +77,12 @@ class SearchLearner(Learner):
     def propose(self, data: Dataset) -> FeatureSet:
         return self._run(data, self.checkpoint, self.time_budget).features
 
-    def _proposed(self, data: Dataset, start: WeightFit | None) -> tuple[FeatureSet, Array | None]:
+    def _proposed(self, data: Dataset, start: WeightFit | None) -> tuple[FeatureSet, Array | None, PseudoLikelihood | None]:
         """An earlier fit is not searched for again."""
         if start is not None and start.features.domain == data.domain:
-            return start.features, start.weights
-        return _canonical(self._run(data, self.checkpoint, self.time_budget))
+            return start.features, start.weights, None
+        search = self._run(data, self.checkpoint, self.time_budget)
+        return *_canonical(search), search.objective
 
     def recall(self, data: Dataset, ledger: LedgerPath) -> dict[str, Any]:
         kept = _kept_beside(ledger, self._owner(data))

@@ -91,6 +91,7 @@ def fit_weights(
     max_iterations: int = 10_000,
     progress: Callback | None = None,
     solver: str = "auto",
+    objective: PseudoLikelihood | None = None,
 ) -> WeightFit:
     """Learn the weights of exactly the features given, by regularised pseudo-likelihood.
 
@@ -115,6 +116,8 @@ def fit_weights(
         Called as ``progress(iteration, objective, violation)``.
     solver
         ``auto``, or ``plain``: L-BFGS or OWL-QN without scaling, as in the papers.
+    objective
+        What an earlier fit has prepared, if its features and table are the same: preparing very many features takes long.
 
     Examples
     --------
@@ -128,7 +131,7 @@ def fit_weights(
     settings = [(l1, sd)]
     return fit_path(
         features, data, settings, tol=tol, start=start, threads=threads, memory=memory, time_budget=time_budget,
-        max_iterations=max_iterations, progress=progress, solver=solver,
+        max_iterations=max_iterations, progress=progress, solver=solver, objective=objective,
     )[0]  # fmt: skip
 
 
@@ -146,6 +149,7 @@ def fit_path(
     progress: Callback | None = None,
     solver: str = "auto",
     give_up: GiveUp | None = None,
+    objective: PseudoLikelihood | None = None,
 ) -> list[WeightFit]:
     """`fit_weights` for several ``(l1, sd)``: prepared once, with warm starts.
 
@@ -161,7 +165,8 @@ def fit_path(
     deadline = None if time_budget is None else began + time_budget
     data = read_data(data, domain=features.domain)
     with one_blas_thread():
-        objective = PseudoLikelihood(features, data, threads, memory)
+        if objective is None or not objective.serves(features, data):
+            objective = PseudoLikelihood(features, data, threads, memory)
         first = objective.independent_start if start is None else _check_start(start, len(features))
         elastic = ElasticNet(objective)
         fits: dict[int, WeightFit] = {}

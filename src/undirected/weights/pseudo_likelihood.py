@@ -49,6 +49,10 @@ class PseudoLikelihood:
     def __len__(self) -> int:
         return len(self.features)
 
+    def serves(self, features: FeatureSet, data: Dataset) -> bool:
+        """Whether this is the objective of these features on this table."""
+        return self.table is data.distinct and self.targets is None and self.features == features
+
     def evaluate(self, weights: Array, single: bool = False, curvature: bool = False) -> tuple[float, Array, Array | None]:
         """Value, gradient and, if asked for, the diagonal of the Hessian; ``single`` precision is about twice as fast."""
         self.evaluations += 1
