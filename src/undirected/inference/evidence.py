@@ -85,7 +85,10 @@ def _binned(domain: Domain, text: str) -> tuple[int, ...]:
 
 def state_code(variable: Variable, value: Any) -> int:
     """The code of a state, or of the bin that a number falls into."""
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # a whole number of thousands of digits
+        raise DataError(f"variable {variable.name!r} has no state that is so large a number") from None
     number = as_number(text)
     if variable.find(text) is None and variable.edges is not None and number is not None:
         return int(bin_codes(variable, np.array([number]))[0])
@@ -101,15 +104,14 @@ def take(domain: Domain, given: Given, v: int, value: Any) -> None:
     if isinstance(value, Mapping):
         values = np.zeros(k)
         for state, likelihood in value.items():
+            code = state_code(variable, state)
             try:
-                values[state_code(variable, state)] = float(likelihood)
-            except (TypeError, ValueError):
-                if not isinstance(likelihood, int | float):
-                    raise DataError(f"the likelihood of {variable.name}={state} is {likelihood!r}, which is not a number") from None
-                raise
+                values[code] = float(likelihood)
+            except (TypeError, ValueError, OverflowError):
+                raise DataError(f"the likelihood of {variable.name}={state} is not a finite number") from None
         value = values
     if isinstance(value, np.ndarray) and value.ndim:
-        if value.shape != (k,) or not np.isfinite(value).all() or (value < 0).any():
+        if value.dtype.kind not in "biuf" or value.shape != (k,) or not np.isfinite(value).all() or (value < 0).any():
             raise DataError(f"the likelihoods of {variable.name!r} are not {k} numbers of zero or more, one a state")
         given.allowed[first : first + k] &= value > 0
         for s in np.flatnonzero(value > 0):
