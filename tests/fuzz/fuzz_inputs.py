@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gzip
 import io
@@ -240,11 +241,11 @@ def mutate_tree(rng: random.Random, content: bytes) -> bytes:
             inner = child
         way = rng.random()
         if way < 0.6 or inner is tree or not isinstance(inner, list):
-            inner[key] = rng.choice(NODES)
+            inner[key] = copy.deepcopy(rng.choice(NODES))  # a shared one would be changed by the next mutation
         elif way < 0.8:
             del inner[key]
         else:
-            inner.append(child)
+            inner.append(copy.deepcopy(child))
     return json.dumps(tree, ensure_ascii=rng.random() < 0.7).encode("utf8", "surrogatepass")
 
 

@@ -202,8 +202,8 @@ class Task:
         """Score held-out rows beside independent variables, and say plainly if the network is not better."""
         from undirected.evaluation.held_out import judge
 
-        if not self.check or len(self.table) < FEW_ROWS:
-            self.report |= {"held_out_pll": None, "independent_pll": None}
+        self.report |= {"held_out_pll": None, "independent_pll": None}
+        if not self.check or len(self.table) < FEW_ROWS or learner.fit_.stopped_by == "interrupt":
             return
         if self.judged is None:
             train, valid = self._apart()
@@ -211,7 +211,10 @@ class Task:
             if train is not self.table:
                 common.remark("checking: learning once more without a tenth of the rows (--valid none leaves this out)", self.quiet)
                 again = self.given.make(self.progress, 0.4).set_params(**self.given.without_files)
-                again.fit(train, start=None)
+                again.fit(train)
+                if again.fit_.stopped_by == "interrupt":
+                    self.lines.append("interrupted: the network was not checked on held-out rows")
+                    return
                 network = again.network_
             self.judged = (network, train, valid)
         found = judge(*self.judged, threads=learner.threads)

@@ -7,11 +7,18 @@ from typing import Any
 import numpy as np
 
 from undirected.data.raw import RawColumn, RawTable
-from undirected.data.variables import check_n_literals, first_repeated
+from undirected.data.variables import first_repeated
 from undirected.errors import DataError
 from undirected.kernels.types import Array
 
 MAX_CELLS = 1 << 31  # of a sparse matrix written out
+MAX_COLUMNS = 100_000
+
+
+def check_n_columns(n: int, source: str) -> None:
+    """Raise for tables so wide that a name and a column object each would take minutes."""
+    if n > MAX_COLUMNS:
+        raise DataError(f"{source} has {n:,} columns, more than {MAX_COLUMNS:,}; leave out those that hardly vary")
 
 
 def from_array(array: Array, source: str, names: list[str] | None) -> RawTable:
@@ -21,6 +28,9 @@ def from_array(array: Array, source: str, names: list[str] | None) -> RawTable:
         raise DataError(f"{source} holds complex numbers. Complex data not supported.")
     if array.dtype.kind not in "biufOUSMm":
         raise DataError(f"{source} holds cells of type {array.dtype}; numbers, texts or truth values are needed")
+    check_n_columns(array.shape[1], source)
+    if not len(array):
+        raise DataError(f"{source} has no rows")
     if names is not None and len(names) != array.shape[1]:
         raise DataError(f"{source}: {len(names)} names for {array.shape[1]} columns")
     return RawTable([RawColumn.from_array(array[:, k]) for k in range(array.shape[1])], names, source)
@@ -31,7 +41,7 @@ def from_sparse(matrix: Any, source: str) -> RawTable:
         raise DataError(f"{source} has {matrix.ndim} dimensions; a table needs two (rows, variables)")
     if matrix.shape[0] * matrix.shape[1] > MAX_CELLS:
         raise DataError(f"{source}: {matrix.shape[0]:,} rows of {matrix.shape[1]:,} columns are more than {MAX_CELLS:,} cells")
-    check_n_literals(2 * matrix.shape[1])
+    check_n_columns(matrix.shape[1], source)
     if matrix.format in ("csr", "csc"):
         try:
             matrix.check_format(full_check=True)  # SciPy's conversions trust their indices
