@@ -308,7 +308,7 @@ def mutate_members(rng: random.Random, reader: str) -> bytes:
         elif way <= 2:
             members[name] = write_array(rng.choice(HOSTILE_ARRAYS))
         elif way == 3:  # other bytes in the data, such as indices out of range
-            at = rng.randrange(len(members[name]))
+            at = rng.randrange(len(members[name]) + 1)
             patch = rng.choice([b"\xff" * 8, b"\xff\xff\xff\x7f", b"\0" * 8, b"\x05", b"\0\0\0\0\0\0\xf8\x7f", b"\0\xd8\0\0"])
             members[name] = members[name][:at] + patch + members[name][at + len(patch) :]
         elif way == 4:

@@ -38,6 +38,7 @@ Examples:
 @click.option("--cmll-splits", type=click.IntRange(0), default=1, show_default=True, help="Random splits for CMLL; 0 leaves it out.")
 @click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For dividing tables and drawing rows.")
 @click.option("--bins", type=click.IntRange(2), default=4, show_default=True, help="Bins for numeric columns.")
+@common.table_options
 @common.missing_option
 @common.memory_option
 @click.option("--plot", is_flag=True, help="Draw relative.svg (-ncmll.svg), runtime.svg and, with several --sizes, curves.svg.")
@@ -62,6 +63,7 @@ def compare(
     as_json: bool,
     quiet: bool,
     debug: bool,
+    **reading: Any,
 ) -> int:
     """Tune learners on data sets, score the test rows, and set the published values beside them."""
     from undirected.evaluation import comparison, results
@@ -78,7 +80,7 @@ def compare(
         names = [name.strip() for name in learners.split(",") if name.strip()]
         found = comparison.compare(
             _made(names, bins=bins, missing=missing, memory=memory),
-            _named(datasets),
+            _tables(_named(datasets), {**reading, "missing": missing, "bins": bins}, quiet),
             grid="paper" if paper_grids else "quick",
             sizes=_shares(sizes),
             folder=output,
@@ -121,6 +123,13 @@ def _named(datasets: str) -> list[str]:
             raise click.UsageError("no benchmark set is here; fetch some (undirected data fetch nltcs) or name them")
         return here
     return [name.strip() for name in datasets.split(",") if name.strip()]
+
+
+def _tables(names: list[str], reading: dict[str, Any], quiet: bool) -> dict[str, Any]:
+    """The data sets by name: those that bring their splits as they are, other tables read with the options given."""
+    from undirected.data.catalog import has_splits
+
+    return {name: name if has_splits(name) else common.read_table(name, quiet, unknown="error", **reading) for name in names}
 
 
 def _shares(text: str) -> list[float]:

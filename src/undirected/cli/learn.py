@@ -100,8 +100,8 @@ def learn(
         lines.append(common.describe_fit(fit))
         _save(network, output, report, lines)
         task.judge(learner)
-    if held_out is not None:
-        report["valid_pll"] = network.pll(held_out, learner.threads)
+    if task.held_out is not None:
+        report["valid_pll"] = network.pll(task.held_out, learner.threads)
         report["valid_npll"] = report["valid_pll"] / len(network.domain)
         lines.append(f"validation PLL {report['valid_pll']:.6f}, per variable {report['valid_npll']:.6f}")
     if output is None:
@@ -155,7 +155,7 @@ class Task:
         if not tuned.complete:
             self.lines.append("the search ended before all settings were tried")
         self.lines += [str(tuned), "best: " + ", ".join(f"{name} {value}" for name, value in tuned.settings.items())]
-        self.judged = (tuned.learner.network_, train, valid)
+        self.judged, self.held_out = (tuned.learner.network_, train, valid), valid
         return tuned.learner
 
     def choose(self) -> Any:

@@ -5,17 +5,17 @@ scikit-learn calls columns features; ``n_features_in_`` below counts columns, ev
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from undirected.data.arrays import is_frame
@@ -72,9 +72,21 @@ class Proposal(NamedTuple):
     found: dict[str, Any] | None = None
 
 
-def _has_names(learner: Any) -> bool:
-    check_is_fitted(learner, "network_")  # its error is also an AttributeError, so that hasattr() says no
-    return bool(learner.domain_.named)
+class _WithNames:
+    """A method that is there once a learner has been fitted to a table with names. Before, it is an error that says so and counts as a
+    missing attribute, too; scikit-learn's own ``available_if`` would hide the reason."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, learner: Any, owner: type) -> Any:
+        if learner is None:
+            return self.function
+        check_is_fitted(learner, "network_")
+        if not learner.domain_.named:
+            raise AttributeError(f"{owner.__name__} learned from a table without names; use network_.predict_proba")
+        return functools.partial(self.function, learner)
 
 
 class Learner(BaseEstimator):  # type: ignore[misc]
@@ -249,7 +261,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         table = self._test_table(_with_target(X, y))
         return self.network_.pll(table, self.threads)
 
-    @available_if(_has_names)  # type: ignore[untyped-decorator]
+    @_WithNames
     def predict_proba(self, X: Any, target: str | None = None) -> Array:
         """P(target = state | the other cells of the row), by row and state; the target is the last column if not given.
 
