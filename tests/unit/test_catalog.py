@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from undirected import DataError, DownloadError, datasets
+from undirected import DataError, DownloadError, TableWarning, datasets
 from undirected.data import catalog
 
 CONTENT = b"0,1\n1,0\n1,1\n" * 30_000
@@ -91,6 +92,23 @@ def test_tampered_download_is_thrown_away(server):
     assert list((catalog.cache_folder() / "tiny").iterdir()) == []
     server.tampered = False
     assert len(datasets.load("tiny")) == 90_000
+
+
+def test_a_cached_file_is_checked_again(server):
+    (path, *_) = datasets.fetch("tiny")
+    path.write_bytes(b"1,0\n" + CONTENT[: len(CONTENT) // 2])
+    with pytest.warns(TableWarning, match="fetched again"):
+        data = datasets.load("tiny")
+    assert path.read_bytes() == CONTENT
+    assert len(data) == 90_000
+
+
+def test_a_download_without_end_is_cut(server, monkeypatch):
+    small = dataclasses.replace(catalog.benchmarks()["tiny"], rows=dict.fromkeys(catalog.SPLITS, 1000))
+    monkeypatch.setattr(catalog, "benchmarks", lambda: {"tiny": small})
+    with pytest.raises(DownloadError, match="more than the 5,000 bytes"):
+        datasets.fetch("tiny")
+    assert list((catalog.cache_folder() / "tiny").iterdir()) == []
 
 
 def test_unreachable_server(server, monkeypatch):
