@@ -50,9 +50,10 @@ class Rules:
         for r, parts in enumerate(self.forbidden):
             for v, _ in parts:
                 self.of[v].append(r)
-        self.ruled = [v for v, mine in enumerate(self.of) if mine]
+        self.ruled = np.array([v for v, mine in enumerate(self.of) if mine], dtype=np.int64)
         self.trail: list[tuple[int, int]] = []
-        self.trouble = [1.0] * len(domain)  # grows with the broken rules that a variable is in
+        self.n_left = np.array([bits.bit_count() for bits in self.left])
+        self.trouble = np.ones(len(domain))  # grows with the broken rules that a variable is in
         try:
             if not all(self.left) or not all(self.forbidden):
                 raise Contradiction
@@ -90,11 +91,13 @@ class Rules:
     def _narrow(self, v: int, states: int) -> None:
         self.trail.append((v, self.left[v]))
         self.left[v] = states
+        self.n_left[v] = states.bit_count()
 
     def _undo(self, length: int) -> None:
         while len(self.trail) > length:
             v, before = self.trail.pop()
             self.left[v] = before
+            self.n_left[v] = before.bit_count()
 
     def search(self, seconds: float, rng: np.random.Generator, hint: Array | None = None) -> Array | None:
         """An assignment that keeps all rules, near ``hint`` if one is given; None if none was found in time, which proves nothing. Raises
@@ -118,9 +121,10 @@ class Rules:
         root = len(self.trail)
         choices: list[tuple[int, int, int]] = []  # length of the trail, variable, states not tried
         steps = 0
+        chance = 1e-6 * rng.random(len(self.ruled))
         try:
             while True:
-                v = self._next_variable(rng)
+                v = self._next_variable(chance)
                 if v < 0:
                     hints = [-1] * len(self.left) if hint is None else hint.tolist()
                     return np.array([_choose(bits, rng, h) for bits, h in zip(self.left, hints, strict=True)], dtype=np.int16), True
@@ -158,15 +162,12 @@ class Rules:
                 return True
         return False
 
-    def _next_variable(self, rng: np.random.Generator) -> int:
-        """The open variable of a rule with fewest states for its trouble; ties at random; -1 if none is open."""
-        best, chosen = np.inf, -1
-        start = int(rng.integers(len(self.ruled))) if self.ruled else 0
-        for v in self.ruled[start:] + self.ruled[:start]:
-            n = self.left[v].bit_count()
-            if n > 1 and n / self.trouble[v] < best:
-                best, chosen = n / self.trouble[v], v
-        return chosen
+    def _next_variable(self, chance: Array) -> int:
+        """The open variable of a rule with fewest states for its trouble; ties by chance; -1 if none is open."""
+        left = self.n_left[self.ruled]
+        value = np.where(left > 1, left / self.trouble[self.ruled] + chance, np.inf)
+        k = int(np.argmin(value)) if len(value) else -1
+        return -1 if k < 0 or value[k] == np.inf else int(self.ruled[k])
 
 
 def _choose(states: int, rng: np.random.Generator, hint: int | None) -> int:
