@@ -10,7 +10,7 @@ from undirected.kernels.types import Array
 
 MAX_R_HAT = 1.1
 ROUNDING = 2e-5  # sums in single precision are not better than this
-EXPECTED_MOVES = 30
+EXPECTED_MOVES = 10  # of a chain that would draw independently
 STANDS_APART = 0.02  # from the mean of all chains
 APART = 4.5  # standard errors between two kinds of starts that count as disagreement
 
@@ -60,8 +60,7 @@ def diagnose(
 
 
 def _stand_still(means: Array, spread: Array, n: int) -> Array:
-    """Quantities on which some chain has not moved at all, far from where the others are, although they move so much that it should have:
-    a chain that drew independently from what the others see would have moved ``EXPECTED_MOVES`` times."""
+    """Quantities on which some chain has not moved at all, far from where the others are, although they move enough for it to have."""
     middle = means.mean(axis=0)
     moving = n * np.median(spread, axis=0) > EXPECTED_MOVES
     still = (spread <= ROUNDING**2) & (np.abs(means - middle) > STANDS_APART)

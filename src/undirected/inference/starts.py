@@ -20,6 +20,7 @@ RANDOM, COOLED, BEST, DATA = range(4)
 FEW = 64  # chains that look for good starts
 COOLING, FREEZING = 48, 64  # sweeps
 COLDEST = 8.0  # inverse temperature at the end of freezing
+MODES = 8  # at which chains are started
 LONG = 3  # literals from which a feature is made true on purpose
 NEGLIGIBLE = 0.1  # of the precision: modes of a smaller share are left out
 MARGIN = 2.0  # by which a mode's log mass may be underestimated
@@ -49,9 +50,10 @@ def choose_starts(problem: Problem, chains: int, data: Array | None, precision: 
     kinds = np.full(chains, RANDOM)
     number = np.arange(chains) % 4
     cooled, best = _cool(problem, rng)
-    share = _shares(problem, best)
+    share, hold = _shares(problem, best)
     negligible = share < NEGLIGIBLE * precision
-    left_out, best = float(share[negligible].sum()), best[~negligible]
+    left_out = float(share[negligible].sum())
+    best = best[~negligible][np.argsort(-hold[~negligible], kind="stable")][:MODES]  # those first that chains hardly leave
     kinds[number == 2], states[number == 2] = COOLED, cooled[np.arange(int((number == 2).sum())) % len(cooled)]
     if len(best):
         kinds[number == 3], states[number == 3] = BEST, best[np.arange(int((number == 3).sum())) % len(best)]
@@ -129,22 +131,23 @@ def _with_features_true(problem: Problem, state: Array, rng: np.random.Generator
     return np.ascontiguousarray(np.stack(out), dtype=np.int16)
 
 
-def _shares(problem: Problem, modes: Array) -> Array:
-    """At most about which share of the probability each mode carries, by its mass and a lower bound on that of everything."""
+def _shares(problem: Problem, modes: Array) -> tuple[Array, Array]:
+    """At most about which share of the probability each mode carries, by its mass and a lower bound on that of everything; and how firmly
+    it holds a chain: the logarithm of the probability that no variable leaves it."""
     if not len(modes):
-        return np.zeros(0)
-    mass = log_masses(problem, modes)
+        return np.zeros(0), np.zeros(0)
+    mass, hold = log_masses(problem, modes)
     lower = float(problem.model.mean_field(problem.evidence, 1e-4, 50, 2, problem.seed)[1])
-    return np.asarray(np.exp(np.minimum(mass + MARGIN - max(lower, float(mass.max()) - MARGIN), 0.0)))
+    return np.exp(np.minimum(mass + MARGIN - max(lower, float(mass.max()) - MARGIN), 0.0)), hold
 
 
-def log_masses(problem: Problem, modes: Array) -> Array:
+def log_masses(problem: Problem, modes: Array) -> tuple[Array, Array]:
     """The logarithm of the mass around each mode, as if its variables moved on their own: its score less the logarithm of its
-    probability given that each other variable stays."""
+    probability given that each other variable stays; and that logarithm."""
     base, given = problem.domain.base[:-1], problem.given
     p = problem.network.conditionals(Dataset(problem.domain, modes), problem.threads) * given.allowed
     for literal, value in given.likelihood.items():
         p[:, literal] *= np.exp(value)
     chosen = np.take_along_axis(p, base + modes.astype(np.int64), axis=1) / np.add.reduceat(p, base, axis=1)
-    lost = np.log(np.maximum(chosen, 1e-12)).sum(axis=1)
-    return np.asarray(make_sampler(problem, modes).scores(problem.threads) - lost)
+    hold = np.log(np.maximum(chosen, 1e-12)).sum(axis=1)
+    return np.asarray(make_sampler(problem, modes).scores(problem.threads) - hold), hold
