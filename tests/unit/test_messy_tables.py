@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from undirected import ChowLiu, DataError, Dataset, FormatError, ParameterError, read_data
-from undirected.data import basket, files
+from undirected.data import arrays, files
 from undirected.errors import TableWarning
 
 
@@ -268,10 +268,13 @@ class TestHostileFiles:
             read_data(tmp_path / "t.npz")
 
     def test_wide_baskets_are_refused_before_they_are_built(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(basket, "MAX_CELLS", 10**6)
+        monkeypatch.setattr(arrays, "FEW_CELLS", 10**5)
+        monkeypatch.setattr(arrays, "CELLS_PER_ENTRY", 100)
         text = " ".join(f"item{k}" for k in range(2000)) + "\n" + "item1\n" * 2000
-        with pytest.raises(DataError, match="leave out rare items"):
+        with pytest.raises(DataError, match="leave out rare columns"):
             read_data(write(tmp_path, "t.basket", text))
+        with pytest.raises(DataError, match="leave out rare columns"):
+            read_data(sp.coo_matrix(([1], ([0], [0])), shape=(2000, 2000)))
 
     def test_declared_states_are_held_against_a_budget(self, tmp_path):
         with pytest.raises(DataError, match="states in all"):

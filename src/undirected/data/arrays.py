@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from undirected.data.variables import first_repeated
 from undirected.errors import DataError
 from undirected.kernels.types import Array
 
-MAX_CELLS = 1 << 31  # of a sparse matrix written out
+FEW_CELLS, CELLS_PER_ENTRY = 1 << 23, 2000  # of a table written out: so many, and so many more for each entry that is there
 MAX_COLUMNS = 100_000
 
 
@@ -19,6 +20,16 @@ def check_n_columns(n: int, source: str) -> None:
     """Raise for tables so wide that a name and a column object each would take minutes."""
     if n > MAX_COLUMNS:
         raise DataError(f"{source} has {n:,} columns, more than {MAX_COLUMNS:,}; leave out those that hardly vary")
+
+
+def check_n_cells(n_rows: int, n_columns: int, n_entries: int, source: str) -> None:
+    """Raise before a table is written out that would take memory out of proportion to what is there."""
+    most = FEW_CELLS + CELLS_PER_ENTRY * n_entries
+    if n_rows * n_columns > most:
+        raise DataError(
+            f"{source}: {n_rows:,} rows of {n_columns:,} columns with {n_entries:,} entries make a table of more than {most:,} cells; "
+            "leave out rare columns, or take a part of the rows"
+        )
 
 
 def from_array(array: Array, source: str, names: list[str] | None) -> RawTable:
@@ -39,8 +50,7 @@ def from_array(array: Array, source: str, names: list[str] | None) -> RawTable:
 def from_sparse(matrix: Any, source: str) -> RawTable:
     if matrix.ndim != 2:
         raise DataError(f"{source} has {matrix.ndim} dimensions; a table needs two (rows, variables)")
-    if matrix.shape[0] * matrix.shape[1] > MAX_CELLS:
-        raise DataError(f"{source}: {matrix.shape[0]:,} rows of {matrix.shape[1]:,} columns are more than {MAX_CELLS:,} cells")
+    check_n_cells(matrix.shape[0], matrix.shape[1], int(matrix.nnz), source)
     check_n_columns(matrix.shape[1], source)
     if matrix.format in ("csr", "csc"):
         try:
@@ -49,12 +59,19 @@ def from_sparse(matrix: Any, source: str) -> RawTable:
             raise DataError(f"{source} is broken: {error}") from None
     csc = matrix.tocsc(copy=True)
     csc.sum_duplicates()
-    columns = []
-    for k in range(csc.shape[1]):
-        column = np.zeros(csc.shape[0], dtype=csc.dtype)
-        column[csc.indices[csc.indptr[k] : csc.indptr[k + 1]]] = csc.data[csc.indptr[k] : csc.indptr[k + 1]]
-        columns.append(RawColumn.from_array(column))
-    return RawTable(columns, None, source)
+    return RawTable([_sparse_column(csc, k) for k in range(csc.shape[1])], None, source)
+
+
+def _sparse_column(csc: Any, k: int) -> RawColumn:
+    """A column written out, its texts found among the entries alone."""
+    here = slice(csc.indptr[k], csc.indptr[k + 1])
+    entries = csc.data[here]
+    if len(entries) < csc.shape[0]:
+        entries = np.append(entries, np.zeros(1, dtype=entries.dtype))  # what is not there is zero
+    column = RawColumn.from_array(entries)
+    codes = np.full(csc.shape[0], column.codes[-1], dtype=column.codes.dtype)
+    codes[csc.indices[here]] = column.codes[: csc.indptr[k + 1] - csc.indptr[k]]
+    return replace(column, codes=codes)
 
 
 def binary_table(bits: Array, names: list[str] | None, source: str) -> RawTable:

@@ -6,11 +6,10 @@ import csv
 
 import numpy as np
 
+from undirected.data.arrays import check_n_cells, check_n_columns
 from undirected.data.raw import RawColumn, RawTable
-from undirected.data.variables import Variable, check_n_literals, sort_states
+from undirected.data.variables import Variable, sort_states
 from undirected.errors import DataError, FormatError
-
-MAX_CELLS = 1 << 31  # of the table that rows and items make
 
 
 def parse_basket(text: str, name: str) -> RawTable:
@@ -27,12 +26,8 @@ def parse_basket(text: str, name: str) -> RawTable:
     names = sort_states(set().union(*rows))
     if not names:
         raise DataError(f"{name} holds no items")
-    if len(rows) * len(names) > MAX_CELLS:
-        raise DataError(
-            f"{name}: {len(rows):,} baskets of {len(names):,} different items make a table of more than {MAX_CELLS:,} cells; "
-            "leave out rare items, or take a part of the baskets"
-        )
-    check_n_literals(2 * len(names))
+    check_n_columns(len(names), name)
+    check_n_cells(len(rows), len(names), sum(map(len, rows)), name)
     position = {item: k for k, item in enumerate(names)}
     codes = np.zeros((len(rows), len(names)), dtype=np.int8, order="F")
     for r, row in enumerate(rows):

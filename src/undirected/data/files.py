@@ -11,7 +11,7 @@ from pathlib import Path
 from undirected.errors import DataError, FormatError, ParameterError, did_you_mean
 
 MAX_BYTES = 2 << 30  # of a file, or of what it unpacks to
-MAX_RATIO, SMALL = 200, 64 << 20  # beyond the second, a file that unpacks to more than so many times its size is refused
+MAX_RATIO, SMALL = 120, 64 << 20  # beyond the second, a file that unpacks to more than so many times its size is refused
 BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 
 

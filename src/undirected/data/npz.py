@@ -81,6 +81,8 @@ def _read_array(content: bytes) -> Array:
     if any(n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != len(content) - file.tell():
         raise ValueError(f"an array of shape {shape} that is cut off or too long")
     flat = np.frombuffer(content, dtype, offset=file.tell())
+    if dtype.kind == "U" and flat.size and dtype.itemsize and flat.view(np.dtype("u4").newbyteorder(dtype.byteorder)).max() > 0x10FFFF:
+        raise ValueError("a text with characters that do not exist")
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
 
 
