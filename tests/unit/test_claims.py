@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from undirected import Domain, FeatureSet, ImpossibleEvidence, MarkovNetwork, NothingFound, Variable, datasets
+from undirected import Dataset, Domain, FeatureSet, ImpossibleEvidence, MarkovNetwork, NothingFound, Variable, datasets
 from undirected.inference import starts
 from undirected.inference.feasible import Rules
 from undirected.inference.partition import annealed
@@ -30,7 +30,6 @@ def random_rules(seed, n=9, rules=24, sizes=(2, 3)):
 def kept_states(network):
     """All assignments that keep every rule, by enumeration."""
     from strategies import all_rows
-    from undirected import Dataset
 
     rows = all_rows(network.domain)
     return rows[np.isfinite(network.log_score(Dataset(network.domain, rows)))]
@@ -167,6 +166,22 @@ class TestLargeWeights:
         assert network.pll(np.array([["y", "1"]])) == pytest.approx(-5000 + np.log(1 / (1 + np.exp(-0.5))))
         p_of_y = network.log_likelihood(np.array([["y", "1"]]))
         assert p_of_y == pytest.approx(-5000 - np.log1p(np.exp(-0.5)))
+
+    def test_rules_that_many_rows_keep_leave_the_score_finite(self):
+        rng = np.random.default_rng(0)
+        codes = rng.integers(0, 2, (30_000, 20))
+        codes[:, 1] &= 1 - codes[:, 0]  # never both
+        domain = Domain.from_sizes([2] * 20)
+        network = MarkovNetwork(FeatureSet.from_lists([[1, 3]], domain), [-np.inf])
+        data = Dataset(domain, codes, np.where(np.arange(30_000) < 5, 1e-3, 1.0))
+        rows, variables = network.pll_terms(data)
+        assert np.isfinite(rows).all()
+        assert network.pll(data) == pytest.approx(np.average(rows, weights=data.weights))
+        broken = Dataset(domain, np.vstack([codes, np.ones((1, 20), dtype=int)]))
+        rows, variables = network.pll_terms(broken)
+        np.testing.assert_array_equal(np.isneginf(variables), [True, True] + [False] * 18)
+        assert np.isneginf(rows[-1])
+        assert np.isfinite(rows[:-1]).all()
 
     def test_only_infinite_weights_forbid(self):
         domain = Domain.from_sizes([2, 2])

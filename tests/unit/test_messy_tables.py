@@ -77,6 +77,17 @@ class TestIndexColumns:
             train = read_data(bare)
         np.testing.assert_array_equal(read_data(test, domain=train.domain).codes, train.codes[:2])
 
+    def test_a_nameless_column_of_answers_is_kept(self, tmp_path):
+        rng = np.random.default_rng(0)
+        text = ",b\n" + "\n".join(f"{a},{b}" for a, b in rng.integers(0, 2, (100, 2))) + "\n"
+        with pytest.warns(TableWarning, match="called 'v0'"):
+            assert read_data(write(tmp_path, "t.csv", text), header=True).domain.names == ["v0", "b"]
+
+    def test_an_index_that_is_wanted_stays(self, tmp_path, frame):
+        frame.to_csv(tmp_path / "t.csv")
+        with pytest.warns(TableWarning, match="called 'v0'"):
+            assert read_data(tmp_path / "t.csv", categorical=["v0"]).domain.names[0] == "v0"
+
     def test_an_empty_name_does_not_end_the_run(self, tmp_path):
         path = write(tmp_path, "t.csv", "a,,c\n" + "x,yes,1\ny,no,0\nx,no,1\n" * 3)
         with pytest.warns(TableWarning, match="called 'v1'"):
@@ -115,6 +126,11 @@ class TestTruthValues:
         assert network.query(["flag=True"])["other"] == expected
         assert network.query({"other": True})["flag"] == network.query({"other": 1})["flag"]
         assert network.conditional("other", {"flag": True}) == network.conditional("other", {"flag": 1})
+
+    def test_zeros_and_ones_among_them(self):
+        assert states(read_data(pd.DataFrame({"a": ["0", "True", "False", "1"]})), "a") == ("False", "True")
+        wider = read_data(pd.DataFrame({"a": [0, 1], "b": [0, 1]}), domain_from=pd.DataFrame({"a": [True, False], "b": [1, 0]}))
+        assert states(wider, "a") == ("False", "True")
 
     def test_a_column_of_only_trues_has_both_states(self):
         assert states(read_data(pd.DataFrame({"a": [True, True], "b": [0, 1]})), "a") == ("False", "True")
@@ -215,6 +231,11 @@ class TestWaysOfWriting:
         data = read_data(path, format="basket")
         assert data.domain.names == ["cheese, sliced", "rolls", "whole milk"]
         np.testing.assert_array_equal(data.codes, [[1, 0, 1], [0, 1, 0], [0, 0, 0], [0, 1, 1]])
+
+    def test_missing_is_no_state_where_training_data_had_none(self):
+        train = read_data(pd.DataFrame({"a": ["x", "y", "x"], "b": [0, 1, 1]}), missing="state")
+        with pytest.raises(DataError, match="column 'a': a missing cell where the training data had none"):
+            read_data(pd.DataFrame({"a": ["x", None], "b": [0, 1]}), domain=train.domain, missing="state")
 
     def test_states_unknown_at_scoring_time(self, tmp_path):
         train = read_data(pd.DataFrame({"a": ["x", "y", "x"], "b": [0, 1, 1]}))

@@ -78,6 +78,10 @@ class TestTargets:
         joined = ChowLiu().fit(self.frame.assign(t=self.target))
         np.testing.assert_array_equal(learner.network_.weights, joined.network_.weights)
         assert learner.score(self.frame.assign(t=self.target)) == joined.score(self.frame.assign(t=self.target))
+        level = pd.Series(pd.Categorical(["lo", "hi"] * 5, ["lo", "mid", "hi"], ordered=True), index=range(10, 20), name="level")
+        assert ChowLiu().fit(self.frame, level).domain_[2].states == ("lo", "mid", "hi")
+        with pytest.raises(DataError, match="9 entries for 10 rows"):
+            ChowLiu().fit(self.frame, self.target[:9])
         with pytest.raises(DataError, match="already"):
             ChowLiu().fit(self.frame, self.target.rename("a"))
 

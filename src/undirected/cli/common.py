@@ -205,7 +205,7 @@ def read_table(
     from undirected.data.readers import read_data
 
     raw = read_data(data, domain=domain, format=format_, columns=columns, **how)
-    table = raw.resolve_missing(missing)
+    table = raw.resolve_missing(missing, domain is not None)
     if raw.has_missing and missing != "error":
         cells = int((raw.codes < 0).sum())
         what = {

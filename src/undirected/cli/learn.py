@@ -165,7 +165,7 @@ class Task:
         params = self.given.params
         budget = params.pop("time_budget") or BUDGET
         if self.held_out is None and len(self.table) < FEW_ROWS:
-            return self._learn_from_few(params)
+            return self._learn_from_few(params | {"time_budget": budget, "progress": self.progress})
         train, valid = self._apart()
 
         def told(name: str, score: float, seconds: float) -> None:
@@ -185,12 +185,14 @@ class Task:
         return learner
 
     def _learn_from_few(self, params: dict[str, Any]) -> Any:
+        from undirected.structure.automatic import candidates
         from undirected.structure.names import learner_class
 
-        self.lines.append(f"{len(self.table)} rows are too few to set some aside: all pairs with a strong penalty, unchecked")
-        self.report["chosen"] = "all-pairs"
+        name = "all-pairs" if "all-pairs" in candidates(self.table) else "chow-liu"
+        self.lines.append(f"{len(self.table)} rows are too few to set some aside: {name} with a strong penalty, unchecked")
+        self.report["chosen"] = name
         self.check = False
-        return learner_class("all-pairs")(**params, l1=5.0).fit(self.table)
+        return learner_class(name)(**params, l1=5.0).fit(self.table)
 
     def _apart(self) -> tuple[Dataset, Dataset]:
         """The rows to learn from while settings are compared, and those to compare them on."""

@@ -103,7 +103,11 @@ class Built:
 
 def resolve(ctx: click.Context, algorithm: str, tuning: bool) -> str:
     """The learner that is meant where none is named: that of the settings that are, if there are any."""
-    named = [name for name in (*OWN, "l1", "sd", "tol", "prune") if _given(ctx, name)]
+    named = [name for name in (*OWN, "l1", "sd") if _given(ctx, name)]
+    gssl = {*learner_class("gssl")().get_params()} if named else set()
+    strange = [name for name in named if name not in gssl]
+    if algorithm == "auto" and strange:
+        raise click.UsageError(f"--{strange[0].replace('_', '-')} belongs to some learners only; name one with -a (see --help)")
     return "gssl" if algorithm == "auto" and (tuning or named) else algorithm
 
 

@@ -41,11 +41,12 @@ def name_columns(table: RawTable, wanted: Collection[str]) -> RawTable:
         return _without_row_numbers(table, wanted)
     notes, kept, names, taken = [], [], [], set(table.names)
     for k, (name, column) in enumerate(zip(table.names, table.columns, strict=True)):
-        if k == 0 and len(table.columns) > 1 and name not in wanted and (name in INDEX_NAMES or (not name and _is_index(column))):
+        keep = (name or f"v{k}") in wanted
+        if k == 0 and len(table.columns) > 1 and not keep and (name in INDEX_NAMES or (not name and _is_index(column))):
             notes.append(
                 f"the first column is an index (called {name!r}) and is left out"
                 if name
-                else "the first column, which has no name, is an index and is left out"
+                else "the first column, which has no name, is an index and is left out (--categorical v0 keeps it)"
             )
             continue
         if not name and not column.known:
@@ -68,14 +69,14 @@ def name_columns(table: RawTable, wanted: Collection[str]) -> RawTable:
 
 
 def _is_index(column: RawColumn) -> bool:
-    """Whether a nameless first column holds row names: whole numbers, or texts of which hardly any comes twice."""
+    """Whether a nameless first column holds row names: hardly any comes twice, or they are numbers that follow each other."""
     known = column.known
     if not known:
         return False
-    numbers = [as_number(t) for t in known]
-    if all(n is not None and n == int(n) for n in numbers):
+    if len(known) > NEARLY_ALL * len(column.codes):
         return True
-    return len(known) > NEARLY_ALL * len(column.codes)
+    numbers = sorted(n for n in map(as_number, known) if n is not None)  # those of joined tables come again
+    return len(numbers) == len(known) > MAX_INTEGER_STATES and numbers == [numbers[0] + k for k in range(len(numbers))]
 
 
 def _without_row_numbers(table: RawTable, wanted: Collection[str]) -> RawTable:

@@ -207,8 +207,9 @@ class Dataset:
         rows = np.flatnonzero((self.codes < 0).any(axis=1))[:3]
         return int(rows[-1]) + 1
 
-    def resolve_missing(self, policy: str) -> Dataset:
-        """The table without missing cells, by one of `MISSING_POLICIES`; ``error`` leaves it as it is."""
+    def resolve_missing(self, policy: str, domain_given: bool = False) -> Dataset:
+        """The table without missing cells, by one of `MISSING_POLICIES`; ``error`` leaves it as it is. No state is added to a domain
+        that was given."""
         if policy not in MISSING_POLICIES:
             raise ParameterError(f"missing={policy!r} is not known; choose one of {', '.join(MISSING_POLICIES)}")
         if policy == "error" or not self.has_missing:
@@ -223,6 +224,11 @@ class Dataset:
         codes = self.codes.astype(np.int32)
         for v in np.flatnonzero(missing.any(axis=0)):
             gaps = missing[:, v]
+            if policy == "state" and domain_given:
+                raise DataError(
+                    f"{self.where(int(np.argmax(gaps)))}, column {variables[v].name!r}: a missing cell where the training data had none, "
+                    "so that missing is no state there; choose --missing drop or mode, or learn with a domain that has it"
+                )
             if policy == "state":
                 variables[v] = Variable(variables[v].name, (*variables[v].states, MISSING_STATE), variables[v].edges)  # no order any more
                 codes[gaps, v] = len(variables[v].states) - 1

@@ -192,9 +192,9 @@ def _learn_variable(name: str, column: RawColumn, other: RawColumn | None, weigh
     whole = all_numbers and all(n == int(n) for n in numbers if n is not None)
     binned = name in rules.numeric or (all_numbers and not (whole and len(both) <= MAX_INTEGER_STATES))
     if name in rules.categorical or not binned:
-        for pair in (("0", "1"), TRUTH):
+        for pair in (("0", "1"), TRUTH, ("0", "1", *TRUTH)):  # zeros and ones among truth values are such, too
             if set(both) <= set(pair):
-                return Variable(name, pair)
+                return Variable(name, pair[-2:])
         return Variable(name, tuple(sort_states(both)))
     return equal_frequency(name, _values(column), weights, rules.bins)
 

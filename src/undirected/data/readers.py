@@ -116,7 +116,8 @@ def read_data(
         data = data if domain is None else _recode(data, domain, unknown)
         if weights is not None:
             data = Dataset(data.domain, data.codes, weights, data.source, data.lines)
-        return data.resolve_missing(missing)
+        return data.resolve_missing(missing, domain is not None)
+    known = domain is not None
     table = read_raw(source, reading, {*categorical, *numeric, *(domain.names if domain is not None and domain.named else ())})
     if weights is not None:
         table.weights = check_weights(weights, table.n_rows, table.source)
@@ -127,7 +128,7 @@ def read_data(
         warn_of_columns(table, domain, categorical)
     elif not domain.named and table.names is None and len(table.columns) == len(domain) + 1 and counts_rows(table):
         table = without_first(table)  # as it was done to the training data, which had more rows
-    return encode(table, domain, unknown).resolve_missing(missing)
+    return encode(table, domain, unknown).resolve_missing(missing, known)
 
 
 def _select(data: Dataset, reading: Reading) -> Dataset:

@@ -5,27 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import t as student
 
 from undirected.data.dataset import Dataset
+from undirected.kernels.types import Array
+from undirected.network.edges import find_joined_pairs
 from undirected.network.network import MarkovNetwork
 from undirected.structure.atomic import Atomic
 
-WEAK = 10.0  # deviation of the prior of the independent model
+PRIORS = (0.3, 1.0, 10.0)  # deviations of the priors of the independent models, of which the best counts
+LEVEL = 0.995  # of the t-test, strict since settings may have been chosen on the same rows
 
 
 @dataclass
 class Judgement:
-    """Mean pseudo-log-likelihood of held-out rows under a network and under independent variables, and the error of the difference."""
+    """Mean pseudo-log-likelihood of held-out rows under a network and under independent variables; whether the difference is more than
+    chance would make it, by a t-test that counts weighted rows for less; and whether the network joins any variables."""
 
     network: float
     independent: float
-    error: float
+    clear: bool
     rows: int
+    joins: bool
 
     @property
     def better(self) -> bool:
-        """By more than two standard errors."""
-        return self.network - self.independent > 2 * self.error
+        """Whether the network is clearly better."""
+        return self.joins and self.clear and self.network > self.independent
 
     def told(self, chosen_here: bool = False) -> str:
         """A sentence; the scores flatter a little where the settings were chosen on these rows."""
@@ -33,6 +39,8 @@ class Judgement:
         scores = f"held-out PLL {self.network:.4f} on {self.rows:,} rows{flattered}; independent variables {self.independent:.4f}"
         if self.better:
             return scores
+        if not self.joins:
+            return f"{scores}. NO EDGES: nothing was found that tells more than each variable on its own"
         if self.network > self.independent:
             return f"{scores}. NOT CLEARLY BETTER than variables that know nothing of each other: do not rely on these edges"
         return f"{scores}. WORSE than variables that know nothing of each other: do not use this network; try -a auto or a larger --l1"
@@ -40,12 +48,21 @@ class Judgement:
 
 def judge(network: MarkovNetwork, train: Dataset, valid: Dataset, threads: int | None = None) -> Judgement:
     """Hold a network learned from ``train`` against independent variables, on ``valid``."""
-    floor = Atomic(sd=WEAK, threads=threads).fit(train).network_
     counted = valid.weights > 0
-    ours, theirs = (one.pll_terms(valid, threads)[0][counted] for one in (network, floor))
     weights = valid.weights[counted]
+
+    def terms(one: MarkovNetwork) -> Array:
+        return one.pll_terms(valid, threads)[0][counted]
+
+    floors = [terms(Atomic(sd=sd, threads=threads).fit(train).network_) for sd in PRIORS]
+    theirs = max(floors, key=lambda values: float(np.average(values, weights=weights)))
+    ours = terms(network)
     gain = ours - theirs
     mean = float(np.average(gain, weights=weights))
-    spread = float(np.average((gain - mean) ** 2, weights=weights))
-    error = float(np.sqrt(spread / valid.total_weight))
-    return Judgement(float(np.average(ours, weights=weights)), float(np.average(theirs, weights=weights)), error, len(valid))
+    n = float(weights.sum() ** 2 / (weights**2).sum())  # rows of equal weight that would tell as much
+    clear = False
+    if n > 1 and np.isfinite(gain).all():
+        error = np.sqrt(float(np.average((gain - mean) ** 2, weights=weights)) / (n - 1))
+        clear = abs(mean) > float(student.ppf(LEVEL, n - 1)) * error
+    joins = bool(len(find_joined_pairs(network.features, network.weights)))
+    return Judgement(float(np.average(ours, weights=weights)), float(np.average(theirs, weights=weights)), clear, len(valid), joins)

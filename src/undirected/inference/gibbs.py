@@ -79,7 +79,7 @@ def marginals(
     chains = chains or _affordable(problem, time_budget)
     if chains < 4:
         raise ParameterError(f"chains={chains}: at least 4, so that they can be compared")
-    first = choose_starts(problem, chains, data, precision)
+    first = choose_starts(problem, chains, data, precision, time_budget)
     sampler = make_sampler(problem, first.states, scan_order(problem, scan))
     done, before, found = 0, None, None
     stopped_by: str | None = None

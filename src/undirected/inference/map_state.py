@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undirected.errors import check_number, check_work
+from undirected.errors import ImpossibleEvidence, check_number, check_work
 from undirected.inference.engine import check_method
 from undirected.inference.evidence import Evidence
 from undirected.inference.problem import TRIES, Problem
-from undirected.inference.starts import climb, make_sampler
+from undirected.inference.starts import climb, make_sampler, run_schedule
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -172,10 +172,11 @@ def climbed(problem: Problem, k: int, method: str, sweeps: int, time_budget: flo
     """The best assignments that many chains end in: after cooling down, or by climbing alone (ICM). Where a first try is not confirmed by
     a second of twice the length, and there is time, longer ones follow. All keep the rules."""
     deadline = None if time_budget is None else time.monotonic() + time_budget
-    states, scores = _climb_once(problem, k, method, sweeps, problem.seed)
-    while deadline is not None and time.monotonic() < deadline:
+    half = np.inf if time_budget is None else time.monotonic() + time_budget / 2
+    states, scores = _climb_once(problem, k, method, sweeps, problem.seed, half)
+    while deadline is not None and time.monotonic() < half:
         began, sweeps = time.monotonic(), 2 * sweeps
-        more, more_scores = _climb_once(problem, k, method, sweeps, problem.seed + sweeps)
+        more, more_scores = _climb_once(problem, k, method, sweeps, problem.seed + sweeps, deadline)
         confirmed = bool(len(scores)) and abs(more_scores[0] - scores[0]) <= 1e-9 * max(1.0, abs(float(scores[0])))
         states, first = np.unique(np.concatenate([states, more]), axis=0, return_index=True)
         scores = np.concatenate([scores, more_scores])[first]
@@ -186,16 +187,18 @@ def climbed(problem: Problem, k: int, method: str, sweeps: int, time_budget: flo
     return states, scores
 
 
-def _climb_once(problem: Problem, k: int, method: str, sweeps: int, seed: int) -> tuple[Array, Array]:
+def _climb_once(problem: Problem, k: int, method: str, sweeps: int, seed: int, deadline: float) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     sampler = make_sampler(problem, problem.random_states(max(CHAINS, k), rng))
     if method == "annealing":
-        beta = np.geomspace(0.1, COLDEST, sweeps).astype(np.float32)
-        sampler.run(sweeps, beta, None, False, False, False, problem.threads)
-    states, scores = climb(problem, np.asarray(sampler.states()))
-    if problem.rules is not None and not (kept := scores + problem.constant > -problem.hard / 2).all():
-        best = states[int(np.argmax(scores))]
-        states, scores = climb(problem, np.concatenate([states[kept], problem.assignment(best)[None]]))
+        run_schedule(sampler, np.geomspace(0.1, COLDEST, sweeps).astype(np.float32), problem.threads, deadline)
+    states, scores = climb(problem, np.asarray(sampler.states()), deadline)
+    if problem.rules is not None:
+        kept = scores + problem.constant > -problem.hard / 2
+        if kept.any():
+            states, scores = states[kept], scores[kept]
+        else:
+            states, scores = climb(problem, problem.assignment(states[int(np.argmax(scores))])[None])
     states, first = np.unique(states, axis=0, return_index=True)
     order = np.argsort(-scores[first], kind="stable")[:k]
     return states[order], scores[first][order]
@@ -207,4 +210,6 @@ def best_rows(problem: Problem, marks: Array, sweeps: int = 200) -> Array:
     states = np.array(states)
     for r in np.flatnonzero((states < 0).any(axis=1)):
         states[r] = climbed(problem.under(marks[r]), 1, "annealing", sweeps)[0][0]
+    if problem.rules is not None and not problem.keeps_rules(states).all():
+        raise ImpossibleEvidence("a row of the table breaks a feature of infinite weight, so that nothing completes it; leave it out")
     return states

@@ -39,7 +39,7 @@ def marginals(
     if chains < 4:
         raise ParameterError(f"chains={chains}: at least 4, so that they can be compared")
     began = time.monotonic()
-    first = _first_states(problem, chains, precision)
+    first = _first_states(problem, chains, precision, time_budget)
     states, length, done, k = first.states, FIRST_SAMPLES, 0, 0
     found, before, good = None, None, False
     stopped_by: str | None = None
@@ -72,9 +72,9 @@ def _run(problem: Problem, states: Array, burn_in: int, samples: int, number: in
     return np.asarray(sums), np.asarray(states)
 
 
-def _first_states(problem: Problem, chains: int, precision: float) -> Starts:
+def _first_states(problem: Problem, chains: int, precision: float, time_budget: float | None) -> Starts:
     """Starts of all kinds; those at random are found by SampleSAT where it finds any that keeps the rules."""
-    starts = choose_starts(problem, chains, None, precision)
+    starts = choose_starts(problem, chains, None, precision, time_budget)
     hard = problem.hard if np.isfinite(problem.hard) else 1e300
     _, states, _, feasible = problem.model.mcsat(problem.evidence, chains, 0, 1, hard, problem.seed, problem.threads)
     use = (starts.kinds == RANDOM) & np.asarray(feasible, dtype=bool)

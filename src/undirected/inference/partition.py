@@ -23,7 +23,7 @@ from undirected.inference import mean_field as mean_field_engine
 from undirected.inference.engine import check_method, literals_of
 from undirected.inference.evidence import Evidence
 from undirected.inference.problem import TRIES, Problem
-from undirected.inference.starts import make_sampler
+from undirected.inference.starts import make_sampler, run_schedule
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -129,11 +129,10 @@ def annealed(problem: Problem, chains: int, steps: int, data: Array | None, dead
     """log Z by forward and reverse annealing, with more and more steps until the two ends meet or time is up."""
     rng = np.random.default_rng(problem.seed)
     left = np.inf if deadline is None else max(0.5, deadline - time.monotonic())
-    below = mean_field_engine.mean_field(problem, max_rounds=200).log_z
     states, exact = _from_network(problem, chains, data, min(10.0, left / 3))
     while True:
         began = time.monotonic()
-        ends = _both_ways(problem, chains, steps, states, rng)
+        ends = _both_ways(problem, chains, steps, states, rng, np.inf if deadline is None else deadline)
         gap = abs(ends.reverse - ends.value)
         meets = np.isfinite(gap) and gap <= MEET
         if meets and ends.error <= 0.1:
@@ -141,15 +140,16 @@ def annealed(problem: Problem, chains: int, steps: int, data: Array | None, dead
         if deadline is None or time.monotonic() + 2.2 * (time.monotonic() - began) > deadline:
             break
         steps *= 2
-    lower = max(ends.lower, below)
-    upper, why = _upper(problem, ends, exact, meets)
+    late = deadline is not None and time.monotonic() > deadline
+    lower = ends.lower if late else max(ends.lower, mean_field_engine.mean_field(problem, max_rounds=200).log_z)
+    upper, why = _upper(problem, ends, exact, meets, late)
     if upper < lower:  # the ends contradict each other: the way back did not start at the network's own states
         upper, why = np.inf, "The way back contradicts the way there, so no upper bound is known."
     error = ends.error if meets and states is not None else np.nan
     return LogPartition(max(ends.value, lower) if np.isfinite(ends.value) else lower, lower, upper, error, "ais", False, 0.0, why)
 
 
-def _upper(problem: Problem, ends: _Ends, exact: bool, meets: bool) -> tuple[float, str]:
+def _upper(problem: Problem, ends: _Ends, exact: bool, meets: bool, late: bool) -> tuple[float, str]:
     """An upper bound, infinite if none is known, and what it rests on."""
     if np.isfinite(ends.reverse) and exact:
         return ends.reverse + SIGMAS * ends.reverse_error, "The way back started at exact samples."
@@ -158,19 +158,20 @@ def _upper(problem: Problem, ends: _Ends, exact: bool, meets: bool) -> tuple[flo
             ends.reverse + SIGMAS * ends.reverse_error + LUCK,
             "The way back started at Gibbs chains that agree with each other, and meets the way there.",
         )
-    if problem.rules is None:
+    if problem.rules is None and not late:
         sent = belief_propagation.propagate(problem, reweighted=True, damping=0.5, max_rounds=TRW_ROUNDS)
         if sent.converged:
             return sent.log_z, "The ends of annealing do not meet; the upper bound is that of tree-reweighted messages."
     return np.inf, "The ends of annealing do not meet, so no upper bound is known."
 
 
-def _both_ways(problem: Problem, chains: int, steps: int, states: Array | None, rng: np.random.Generator) -> _Ends:
-    """Forward runs, and reverse ones from states of the network if there are any."""
+def _both_ways(problem: Problem, chains: int, steps: int, states: Array | None, rng: np.random.Generator, deadline: float) -> _Ends:
+    """Forward runs, and reverse ones from states of the network if there are any; fewer steps where time is short."""
+    half = deadline - (deadline - time.monotonic()) / 2 if np.isfinite(deadline) else np.inf
     reference, first = _independent(problem, chains, rng)
     beta = _schedule(steps)
     forward = make_sampler(problem, first)
-    forward.run(len(beta), beta, reference, False, True, False, problem.threads)
+    run_schedule(forward, beta, problem.threads, half, reference, True)
     log_w = np.asarray(forward.log_weights(), dtype=float) + problem.constant
     if problem.rules is not None:
         log_w = np.where(problem.keeps_rules(np.asarray(forward.states())), log_w, -np.inf)  # a broken rule is worth nothing
@@ -183,18 +184,18 @@ def _both_ways(problem: Problem, chains: int, steps: int, states: Array | None, 
     lower = value - LUCK
     if np.isfinite(log_w).all():
         lower = max(lower, float(log_w.mean() - SIGMAS * log_w.std(ddof=1) / np.sqrt(chains)))
-    reverse = np.full(2, np.nan) if states is None else _reverse(problem, states, beta, reference)
+    reverse = np.full(2, np.nan) if states is None else _reverse(problem, states, beta, reference, deadline)
     deviation = float(reverse.std(ddof=1) / np.sqrt(len(reverse))) if len(reverse) > 1 else np.nan
     return _Ends(value, error, lower, float(reverse.mean()), deviation)
 
 
-def _reverse(problem: Problem, states: Array, beta: Array, reference: Array) -> Array:
+def _reverse(problem: Problem, states: Array, beta: Array, reference: Array, deadline: float) -> Array:
     back = make_sampler(problem, states)
     down = np.ascontiguousarray(beta[::-1])
     # A run at beta 1 sets the place from which the way back is counted; its own weight is taken out again.
     back.run(1, np.ones(1, dtype=np.float32), reference, False, True, False, problem.threads)
     offset = np.asarray(back.log_weights())
-    back.run(len(down), down, reference, False, True, False, problem.threads)
+    run_schedule(back, down, problem.threads, deadline, reference, True)
     back.run(1, np.zeros(1, dtype=np.float32), reference, False, True, False, problem.threads)
     return np.asarray(offset - np.asarray(back.log_weights()) + problem.constant)
 

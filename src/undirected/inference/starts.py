@@ -6,6 +6,7 @@ One whose neighbourhood can carry only a negligible share of the probability is 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ FEW = 64  # chains that look for good starts
 COOLING, FREEZING = 48, 64  # sweeps
 COLDEST = 8.0  # inverse temperature at the end of freezing
 MODES = 8  # at which chains are started
+MAX_CLIMBS = 500  # sweeps
+SHARE = 0.25  # of the time budget, for looking for starts
 LONG = 3  # literals from which a feature is made true on purpose
 NEGLIGIBLE = 0.1  # of the precision: modes of a smaller share are left out
 MARGIN = 2.0  # by which a mode's log mass may be underestimated
@@ -43,14 +46,27 @@ def make_sampler(problem: Problem, states: Array, order: Array | None = None) ->
     return backend().module.Sampler(problem.model, problem.evidence, rows, np.ascontiguousarray(states), order, problem.seed)
 
 
-def choose_starts(problem: Problem, chains: int, data: Array | None, precision: float = 0.005) -> Starts:
-    """A quarter of the chains at cooled, a quarter at best assignments, the others at random ones, half of these at rows of data."""
+def run_schedule(sampler: Any, beta: Array, threads: int, deadline: float, reference: Array | None = None, anneal: bool = False) -> None:
+    """Sweeps at these inverse temperatures, thinned out to as many as there is time for; ends at the last one in any case."""
+    began, first = time.monotonic(), min(2, len(beta) - 1)
+    sampler.run(first, np.ascontiguousarray(beta[:first]), reference, False, anneal, False, threads)
+    each = max((time.monotonic() - began) / max(1, first), 1e-9)
+    left = len(beta) - first
+    n = int(np.clip((deadline - time.monotonic()) / each, 1, left)) if np.isfinite(deadline) else left
+    rest = np.ascontiguousarray(beta[first:][np.linspace(left - 1, 0, n).round().astype(int)[::-1]])
+    sampler.run(n, rest, reference, False, anneal, False, threads)
+
+
+def choose_starts(problem: Problem, chains: int, data: Array | None, precision: float = 0.005, time_budget: float | None = None) -> Starts:
+    """A quarter of the chains at cooled, a quarter at best assignments, the others at random ones, half of these at rows of data. Looking
+    for them takes up to a quarter of the time budget."""
+    deadline = np.inf if time_budget is None else time.monotonic() + SHARE * time_budget
     rng = np.random.default_rng(problem.seed)
-    states = first_states(problem, chains, rng)
+    states = first_states(problem, chains, rng, time_budget)
     kinds = np.full(chains, RANDOM)
     number = np.arange(chains) % 4
-    cooled, best = _cool(problem, rng)
-    share, hold = _shares(problem, best)
+    cooled, best = _cool(problem, states[:FEW], rng, deadline)
+    share, hold = _shares(problem, best, deadline)
     negligible = share < NEGLIGIBLE * precision
     left_out = float(share[negligible].sum())
     best = best[~negligible][np.argsort(-hold[~negligible], kind="stable")][:MODES]  # those first that chains hardly leave
@@ -63,24 +79,26 @@ def choose_starts(problem: Problem, chains: int, data: Array | None, precision: 
     return Starts(states, kinds, left_out)
 
 
-def first_states(problem: Problem, n: int, rng: np.random.Generator) -> Array:
+def first_states(problem: Problem, n: int, rng: np.random.Generator, time_budget: float | None = None) -> Array:
     """Random states; where there are infinite weights, assignments that keep them, as different as time allows."""
     if problem.rules is None:
         return problem.random_states(n, rng)
-    found = problem.other_assignments(FEW, rng, RULE_SECONDS)
+    if time_budget is not None:
+        problem.assignment(seconds=max(RULE_SECONDS, time_budget))
+    found = problem.other_assignments(FEW, rng, RULE_SECONDS if time_budget is None else min(RULE_SECONDS, SHARE * time_budget))
     return np.ascontiguousarray(found[np.arange(n) % len(found)], dtype=np.int16)
 
 
-def _cool(problem: Problem, rng: np.random.Generator) -> tuple[Array, Array]:
+def _cool(problem: Problem, first: Array, rng: np.random.Generator, deadline: float) -> tuple[Array, Array]:
     """States after cooling down to the network's own temperature, and the best ones found by going on from there."""
-    first = first_states(problem, FEW, rng)
+    half = deadline - (deadline - time.monotonic()) / 2 if np.isfinite(deadline) else np.inf
     sampler = make_sampler(problem, first)
-    sampler.run(COOLING, np.geomspace(0.1, 1, COOLING).astype(np.float32), None, False, False, False, problem.threads)
+    run_schedule(sampler, np.geomspace(0.1, 1, COOLING).astype(np.float32), problem.threads, half)
     cooled = _kept(problem, np.asarray(sampler.states()), first)
-    sampler.run(FREEZING, np.geomspace(1, COLDEST, FREEZING).astype(np.float32), None, False, False, False, problem.threads)
-    frozen, scores = climb(problem, np.asarray(sampler.states()))
+    run_schedule(sampler, np.geomspace(1, COLDEST, FREEZING).astype(np.float32), problem.threads, half)
+    frozen, scores = climb(problem, np.asarray(sampler.states()), deadline)
     top = frozen[int(np.argmax(scores))]
-    held, held_scores = climb(problem, _with_features_true(problem, top, rng))
+    held, held_scores = climb(problem, _with_features_true(problem, top, rng), deadline)
     states = np.concatenate([frozen, held])
     scores = np.concatenate([scores, held_scores])
     states, place = np.unique(states, axis=0, return_index=True)
@@ -96,13 +114,13 @@ def _kept(problem: Problem, states: Array, otherwise: Array) -> Array:
     return np.where(problem.keeps_rules(states)[:, None], states, otherwise)
 
 
-def climb(problem: Problem, states: Array, rounds: int = 100) -> tuple[Array, Array]:
-    """To the nearest states that no change of one variable improves, and their scores."""
+def climb(problem: Problem, states: Array, deadline: float = np.inf) -> tuple[Array, Array]:
+    """To the nearest states that no change of one variable improves, as far as there is time, and their scores."""
     sampler = make_sampler(problem, states)
-    for _ in range(rounds):
+    for _ in range(MAX_CLIMBS):
         before = sampler.states()
-        sampler.run(5, None, None, False, False, True, problem.threads)
-        if np.array_equal(before, sampler.states()):
+        sampler.run(1, None, None, False, False, True, problem.threads)
+        if np.array_equal(before, sampler.states()) or time.monotonic() > deadline:
             break
     return np.asarray(sampler.states()), np.asarray(sampler.scores(problem.threads))
 
@@ -131,13 +149,14 @@ def _with_features_true(problem: Problem, state: Array, rng: np.random.Generator
     return np.ascontiguousarray(np.stack(out), dtype=np.int16)
 
 
-def _shares(problem: Problem, modes: Array) -> tuple[Array, Array]:
+def _shares(problem: Problem, modes: Array, deadline: float) -> tuple[Array, Array]:
     """At most about which share of the probability each mode carries, by its mass and a lower bound on that of everything; and how firmly
     it holds a chain: the logarithm of the probability that no variable leaves it."""
     if not len(modes):
         return np.zeros(0), np.zeros(0)
     mass, hold = log_masses(problem, modes)
-    lower = float(problem.model.mean_field(problem.evidence, 1e-4, 50, 2, problem.seed)[1])
+    late = time.monotonic() > deadline
+    lower = -np.inf if late else float(problem.model.mean_field(problem.evidence, 1e-4, 50, 2, problem.seed)[1])
     return np.exp(np.minimum(mass + MARGIN - max(lower, float(mass.max()) - MARGIN), 0.0)), hold
 
 

@@ -170,12 +170,24 @@ class MarkovNetwork:
             raise DataError(f"{table.source}: all rows have weight zero")
         weights, hard = self.stand_in_weights()
         rows, variables = self._problem(distinct, threads).terms(weights, threads or default_threads())
-        rows = np.where(rows < -hard / 2, -np.inf, rows)  # of such a row the states break a rule
-        variables = np.where(variables < -hard / 2 * distinct.weights.min(), -np.inf, variables)
+        rows, variables = np.array(rows), np.array(variables)
+        suspects = np.flatnonzero(rows < -hard / 2)  # they may break a rule
+        for few in np.array_split(suspects, 1 + len(suspects) // 4096) if len(suspects) else ():
+            impossible = self._impossible(distinct.subset(few), threads)
+            rows[few[impossible.any(axis=1)]] = -np.inf
+            variables[impossible.any(axis=0)] = -np.inf
         by_row = np.full(table.n_distinct, np.nan)
         weight = np.bincount(table.group, weights=table.weights, minlength=table.n_distinct)
         by_row[weight > 0] = rows
         return by_row[table.group], variables / distinct.total_weight
+
+    def _impossible(self, table: Dataset, threads: int | None) -> Array:
+        """Which cells have probability zero given the rest of their row, since another state would break fewer rules:
+        ``[rows][variables]``."""
+        hard = np.isinf(self.weights)
+        rules = MarkovNetwork(self.features.subset(hard), 1000 * np.sign(self.weights[hard]))
+        p = rules.conditionals(table, threads)
+        return np.asarray(np.take_along_axis(p, self.domain.base[:-1] + table.codes.astype(np.int64), axis=1) < 1e-300)
 
     def pll(self, data: Any, threads: int | None = None) -> float:
         """The mean over rows of the pseudo-log-likelihood, the sum over variables of ``log P(x_i | rest)``."""

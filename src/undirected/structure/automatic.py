@@ -54,29 +54,28 @@ def choose_learner(
     deadline = time.monotonic() + budget
     best: Chosen | None = None
     scores: dict[str, float] = {}
+    complete = True
     for k, name in enumerate(names):
         began = time.monotonic()
         left = deadline - began
         if left <= 0 and best is not None:
-            best.complete = False
             break
         given, grid = CANDIDATES[name]
         learner = learner_class(name)(**given, **params, time_budget=max(0.1, left / (len(names) - k)))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", Unconverged)  # told by the result
-                tuned = tune(learner, grid, train, valid, refine=False)
-        except KeyboardInterrupt:
-            if best is None:
-                raise
-            best.interrupted, best.complete = True, False
-            break
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Unconverged)  # told by the result
+            tuned = tune(learner, grid, train, valid, refine=False)
+        complete = complete and tuned.complete
         scores[name] = tuned.valid_pll
+        if best is None or tuned.valid_pll > best.tuned.valid_pll:
+            best = Chosen(name, tuned, scores)
+        if tuned.fit.stopped_by == "interrupt":
+            best.interrupted = True
+            break
         if progress is not None:
             progress(name, tuned.valid_pll, time.monotonic() - began)
-        if best is None or tuned.valid_pll > best.tuned.valid_pll:
-            best = Chosen(name, tuned, scores, tuned.complete and (best is None or best.complete))
     assert best is not None
+    best.complete = complete and len(scores) == len(names)
     return best
 
 

@@ -301,9 +301,11 @@ def _with_target(X: Any, y: Any) -> Any:
         return X
     name = getattr(y, "name", None)
     if is_frame(X) and isinstance(name, str) and name:
+        if len(y) != len(X):
+            raise DataError(f"y has {len(y):,} entries for {len(X):,} rows")
         if name in list(X.columns):
             raise DataError(f"y is called {name!r}, but X has a column of that name already; rename one, or leave out y")
-        return X.assign(**{name: np.asarray(y) if len(y) == len(X) else y}) if hasattr(X, "assign") else X.with_columns(y)
+        return X.assign(**{name: y.set_axis(X.index)}) if hasattr(X, "assign") and hasattr(y, "set_axis") else X.with_columns(y)
     if isinstance(X, Dataset | str | os.PathLike):
         raise ParameterError("y cannot be added to this table, and there is no target; make it a column of the table")
     warnings.warn(
