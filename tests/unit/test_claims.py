@@ -126,6 +126,18 @@ class TestModes:
             assert answer[v] == pytest.approx(exact[v])
 
 
+def test_the_best_assignment_may_be_far_from_random_ones():
+    """All on: a broad mode that cooling falls into; all off is better, and one state only."""
+    n = 60
+    domain = Domain.from_sizes([2] * n)
+    pairs = FeatureSet.all_pairs(domain)
+    weights = np.where(pairs.lengths == 1, -3.0, 2 * 2.99 / (n - 1))
+    network = MarkovNetwork(pairs, weights)  # all on scores 60 * (-3 + 2.99) = -0.6
+    found = network.map_state(method="annealing", time_budget=1)
+    assert found.log_scores[0] == 0
+    assert set(found[0].values()) == {"0"}
+
+
 class TestBounds:
     @pytest.mark.parametrize("seed", range(4))
     def test_a_strong_grid_is_bracketed_or_its_bound_is_unknown(self, seed):

@@ -14,7 +14,7 @@ from undirected.errors import ImpossibleEvidence, check_number, check_work
 from undirected.inference.engine import check_method
 from undirected.inference.evidence import Evidence
 from undirected.inference.problem import TRIES, Problem
-from undirected.inference.starts import climb, make_sampler, run_schedule
+from undirected.inference.starts import climb, make_sampler, plain_states, run_schedule
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 
@@ -192,7 +192,7 @@ def _climb_once(problem: Problem, k: int, method: str, sweeps: int, seed: int, d
     sampler = make_sampler(problem, problem.random_states(max(CHAINS, k), rng))
     if method == "annealing":
         run_schedule(sampler, np.geomspace(0.1, COLDEST, sweeps).astype(np.float32), problem.threads, deadline)
-    states, scores = climb(problem, np.asarray(sampler.states()), deadline)
+    states, scores = climb(problem, np.concatenate([sampler.states(), plain_states(problem)]), deadline)
     if problem.rules is not None:
         kept = scores + problem.constant > -problem.hard / 2
         if kept.any():

@@ -96,7 +96,7 @@ def _cool(problem: Problem, first: Array, rng: np.random.Generator, deadline: fl
     run_schedule(sampler, np.geomspace(0.1, 1, COOLING).astype(np.float32), problem.threads, half)
     cooled = _kept(problem, np.asarray(sampler.states()), first)
     run_schedule(sampler, np.geomspace(1, COLDEST, FREEZING).astype(np.float32), problem.threads, half)
-    frozen, scores = climb(problem, np.asarray(sampler.states()), deadline)
+    frozen, scores = climb(problem, np.concatenate([sampler.states(), plain_states(problem)]), deadline)
     top = frozen[int(np.argmax(scores))]
     held, held_scores = climb(problem, _with_features_true(problem, top, rng), deadline)
     states = np.concatenate([frozen, held])
@@ -105,6 +105,25 @@ def _cool(problem: Problem, first: Array, rng: np.random.Generator, deadline: fl
     order = np.argsort(-scores[place], kind="stable")[: FEW // 2]
     good = states[order]
     return cooled, good[problem.keeps_rules(good)] if problem.rules is not None else good
+
+
+def plain_states(problem: Problem) -> Array:
+    """Two states that random ones may be far from: every variable in the first state that is left to it, and in the one that its
+    features of one literal prefer."""
+    domain, features = problem.domain, problem.network.features
+    single = features.lengths == 1
+    literals, weights = features.literals[features.start[:-1][single]], problem.network.stand_in_weights()[0][single]
+    positive, negative = literals < domain.n_literals, literals >= domain.n_literals
+    score = np.zeros(domain.n_literals)
+    np.add.at(score, literals[positive], weights[positive])
+    np.add.at(score, literals[negative] - domain.n_literals, -weights[negative])  # against that state, in favour of the others
+    for literal, value in problem.given.likelihood.items():
+        score[literal] += value
+    pairs = [slice(int(a), int(b)) for a, b in zip(domain.base, domain.base[1:], strict=False)]
+    allowed = problem.given.allowed
+    first = [int(np.argmax(allowed[mine])) for mine in pairs]
+    best = [int(np.argmax(np.where(allowed[mine] > 0, score[mine], -np.inf))) for mine in pairs]
+    return np.array([first, best], dtype=np.int16)
 
 
 def _kept(problem: Problem, states: Array, otherwise: Array) -> Array:
