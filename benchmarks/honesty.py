@@ -166,7 +166,10 @@ def ask(tally, network, method, truth, seed, args):
     began = time.perf_counter()
     try:
         if method == AIS:
-            tally.add_bounds(network.log_partition(method="ais", memory=args.memory, threads=args.threads, seed=seed), log_z)
+            tally.add_bounds(
+                network.log_partition(method="ais", time_budget=args.time_budget, memory=args.memory, threads=args.threads, seed=seed),
+                log_z,
+            )
         else:
             options = METHODS[method]
             tally.add_answer(network.query(**options, time_budget=args.time_budget, threads=args.threads, seed=seed), marginals)

@@ -8,11 +8,11 @@ import numpy as np
 
 from undirected.kernels.types import Array
 
-MAX_R_HAT = 1.1
+MAX_R_HAT = 1.05
 ROUNDING = 2e-5  # sums in single precision are not better than this
 EXPECTED_MOVES = 10  # of a chain that would draw independently
 STANDS_APART = 0.02  # from the mean of all chains
-APART = 4.5  # standard errors between two kinds of starts that count as disagreement
+APART = 3.8  # standard errors between two kinds of starts that count as disagreement
 
 
 @dataclass
