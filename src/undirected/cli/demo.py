@@ -60,7 +60,7 @@ def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bo
         f"  undirected query {network_file} -e {pixel}=1",
         f"  undirected show {network_file} --top 30",
         f"  undirected plot {network_file} -o graph.svg",
-        "  undirected learn your-table.csv --l1 1 -o net.json",
+        "  undirected learn your-table.csv -o net.json",
     ]
     common.emit(values, as_json, "\n".join(lines))
 

@@ -7,11 +7,13 @@ import os
 import tempfile
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 from undirected.errors import DataError, FormatError, ParameterError, did_you_mean
 
 MAX_BYTES = 2 << 30  # of a file, or of what it unpacks to
 MAX_RATIO, SMALL = 120, 64 << 20  # beyond the second, a file that unpacks to more than so many times its size is refused
+BLOCK = 16 << 20  # bytes unpacked at a time
 BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 
 
@@ -42,13 +44,18 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
-def _unpack(path: Path, file: object, size: int) -> bytes:
-    most = unpacked_budget(size)
-    with gzip.GzipFile(fileobj=file) as unpacked:  # type: ignore[call-overload]
-        content: bytes = unpacked.read(most + 1)
-    if len(content) > most:
-        raise FormatError(f"{path}: its {size:,} bytes unpack to more than {most:,}, which is refused; unpack it yourself if it is sound")
-    return content
+def _unpack(path: Path, file: BinaryIO, size: int) -> bytes:
+    """What a ``.gz`` holds, block by block, so that one made to fill memory is refused early."""
+    most, content = unpacked_budget(size), bytearray()
+    with gzip.GzipFile(fileobj=file) as unpacked:
+        while block := unpacked.read(BLOCK):
+            content += block
+            if len(content) > most or (len(content) > SMALL and len(content) > 2 * MAX_RATIO * file.tell()):
+                raise FormatError(
+                    f"{path}: its {size:,} bytes unpack to more than {min(most, len(content)):,}, which is refused; "
+                    "unpack it yourself if it is sound"
+                )
+    return bytes(content)
 
 
 def unpacked_budget(size: int) -> int:
