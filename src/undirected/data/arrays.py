@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -98,7 +99,6 @@ def _frame_column(column: Any) -> RawColumn:
     if kind == "CategoricalDtype":  # of pandas
         return RawColumn.from_declared(column.cat.categories.tolist(), np.asarray(column.cat.codes), bool(column.cat.ordered))
     if kind == "Enum":  # of polars, whose order is that of its categories
-        categories = column.dtype.categories.to_list()
-        place = {category: k for k, category in enumerate(categories)}
-        return RawColumn.from_declared(categories, np.array([place.get(cell, -1) for cell in column.to_list()]), True)
+        codes = column.to_physical().cast(sys.modules["polars"].Int64).fill_null(-1).to_numpy()
+        return RawColumn.from_declared(column.dtype.categories.to_list(), codes, True)
     return RawColumn.from_array(np.asarray(column))
