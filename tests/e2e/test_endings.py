@@ -16,6 +16,7 @@ import pytest
 from undirected import DTSL, GSSL, L1, Atomic, ChowLiu, Unconverged, datasets, load, tune
 from undirected.errors import CheckpointFailed
 from undirected.structure import automatic, search
+from undirected.weights import pseudo_likelihood
 
 COMMAND = [sys.executable, "-c", "from undirected.cli import main; main()"]
 signals = pytest.mark.skipif(sys.platform == "win32", reason="signals work differently there")
@@ -152,6 +153,37 @@ class TestInterruptions:
         with pytest.warns(CheckpointFailed, match="goes on without its checkpoint"):
             network = BLM(alpha=2, checkpoint=tmp_path / "search.json").fit(data).network_
         np.testing.assert_array_equal(network.weights, truth.weights)
+
+
+class TestPreparing:
+    """Preparing very many features must not take more than the time that is left."""
+
+    def test_learners_weigh_the_shortest_features(self, monkeypatch):
+        data = datasets.load("digits")
+        whole = GSSL(n_generated=20_000).fit(data)
+        monkeypatch.setattr(pseudo_likelihood, "FEW_FEATURES", 300)
+        monkeypatch.setattr(pseudo_likelihood, "SAMPLE", 100)
+        monkeypatch.setattr(pseudo_likelihood, "PREPARING", 1e-9)
+        with pytest.warns(Unconverged):
+            cut = GSSL(n_generated=20_000, time_budget=60).fit(data)
+        assert cut.fit_.stopped_by == "time"
+        assert len(cut.fit_.features) == len(cut.counts_) == 300
+        assert cut.fit_.features.lengths.max() <= np.sort(whole.fit_.features.lengths)[299]
+        assert len(cut.fit_.features.difference(whole.fit_.features)) == 0
+        place = {f: k for k, f in enumerate(whole.fit_.features)}
+        np.testing.assert_array_equal(cut.counts_, whole.counts_[[place[f] for f in cut.fit_.features]])
+
+    def test_so_do_searches(self, monkeypatch):
+        from undirected import DTBLM
+
+        monkeypatch.setattr(pseudo_likelihood, "FEW_FEATURES", 100)
+        monkeypatch.setattr(pseudo_likelihood, "SAMPLE", 50)
+        monkeypatch.setattr(pseudo_likelihood, "PREPARING", 1e-9)
+        data = datasets.exact_sample(datasets.random_conjunctions(12, 60, scale=1.5, seed=1), 3000, seed=2)
+        trees = DTSL(kappa=1.0).fit(data).fit_.features
+        assert len(trees) > 100
+        learner = DTBLM(kappa=1.0, time_budget=120).fit(data)
+        assert learner.trace_.points[0].n_features <= 100
 
 
 def _worked(pid):

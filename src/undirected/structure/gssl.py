@@ -135,6 +135,9 @@ class GSSL(Learner):
         self.generation_seconds_ = time.monotonic() - began
         return features
 
+    def keep_features(self, kept: Array) -> None:
+        self.counts_ = self.counts_[kept]
+
     def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *others: Any) -> Iterator[Proposal]:
         """Without ``initial="positive"`` where variables have more than two states, if the grid has another."""
         ways = [way for way in grid.get("initial", []) if way != "positive" or data.domain.is_binary]

@@ -27,7 +27,7 @@ from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY, MarkovNetwork
 from undirected.weights.fit import WeightFit, check_penalties, fit_weights
-from undirected.weights.pseudo_likelihood import PseudoLikelihood
+from undirected.weights.pseudo_likelihood import PseudoLikelihood, affordable
 
 Grid = dict[str, list[Any]]
 LedgerPath = str | os.PathLike[str] | None
@@ -171,6 +171,8 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         except KeyboardInterrupt:  # the best there is: variables that know nothing of each other
             features, weights, prepared, self._cut = FeatureSet.atomic(data.domain), None, None, "interrupt"
         left = self._left(began)
+        if prepared is None:
+            features, weights = self._within_time(features, weights, data, left)
         self.fit_ = fit_weights(
             features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
             start=weights, time_budget=left, progress=self.progress, objective=prepared,
@@ -181,6 +183,20 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         self.network_ = self._kept(self.fit_)
         self.domain_ = data.domain
         return self
+
+    def _within_time(
+        self, features: FeatureSet, weights: Array | None, data: Dataset, left: float | None
+    ) -> tuple[FeatureSet, Array | None]:
+        """The features that can be prepared in the time that is left, the shortest first; the search for them then counts as cut."""
+        kept = affordable(features, data, left, self.threads, self.memory)
+        if kept is None:
+            return features, weights
+        self._cut = "time"
+        self.keep_features(kept)
+        return features.subset(kept), None if weights is None else weights[kept]
+
+    def keep_features(self, kept: Array) -> None:
+        """Bring what was learned beside the features into line with those that are kept."""
 
     def learned(self) -> dict[str, Any]:
         """What `propose` has learned beside features, by attribute."""

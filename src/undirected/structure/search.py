@@ -20,7 +20,7 @@ from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
 from undirected.weights.fit import fit_weights
-from undirected.weights.pseudo_likelihood import PseudoLikelihood
+from undirected.weights.pseudo_likelihood import PseudoLikelihood, affordable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -137,6 +137,9 @@ class Search:
     def begin(self, features: Iterable[Feature] = ()) -> None:
         """Start from the atomic features and these, with all weights learned."""
         both = FeatureSet.from_normalised(list(features), self.domain).union(FeatureSet.atomic(self.domain))
+        left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        kept = affordable(both, self.data, left, self.threads, self.memory)
+        both = both if kept is None else both.subset(kept)
         self.weights = dict.fromkeys((f for f in both if f), 0.0)
         self.relearn(cold=True)
 

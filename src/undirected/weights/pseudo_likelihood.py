@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,28 @@ from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend, default_threads
 from undirected.kernels.types import Array
 from undirected.network.network import MEMORY
+
+FEW_FEATURES = 5000  # that are always prepared
+SAMPLE = 1000  # features whose preparing is timed
+PREPARING = 0.4  # of the time that is left may go into preparing features
+
+
+def affordable(features: FeatureSet, data: Dataset, seconds: float | None, threads: int | None, memory: int) -> Array | None:
+    """Where preparing all features would take too much of the seconds that are left, the positions of the shortest of them; else None.
+
+    Preparing is one long call; how long is told by timing a sample. Features share contexts, so that all together take less than the
+    sample says: half of that is reckoned with.
+    """
+    if seconds is None or len(features) <= FEW_FEATURES:
+        return None
+    table = data.distinct
+    args = (table.columns, features.domain.n_states, table.weights)
+    some = features.subset(np.linspace(0, len(features) - 1, SAMPLE).astype(np.int64))
+    began = time.monotonic()
+    backend().module.Problem(*args, some.start, some.literals, memory, threads or default_threads(), None)
+    each = (time.monotonic() - began) / SAMPLE / 2
+    n = max(FEW_FEATURES, int(PREPARING * seconds / max(each, 1e-9)))
+    return None if n >= len(features) else np.sort(np.argsort(features.lengths, kind="stable")[:n])
 
 
 class PseudoLikelihood:
