@@ -367,7 +367,7 @@ def fuzz(args: argparse.Namespace) -> dict[str, Any]:
             if args.seconds is not None and seconds > args.seconds:
                 break
     except KeyboardInterrupt:
-        pass
+        print("\ninterrupted; what was found so far:", file=sys.stderr)
     finally:
         for child in children:
             child.stop()

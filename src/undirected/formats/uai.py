@@ -160,12 +160,13 @@ class _Tokens:
         part = self.tokens[self.at : self.at + n]
         self.at += len(part)
         try:
-            if not any("_" in token for token in part):
-                return np.fromiter(map(float, part), dtype=float, count=len(part))
+            values = np.fromiter(map(float, part), dtype=float, count=len(part))
         except ValueError:
-            pass
-        bad = next(token for token in part if not _is_number(token))
-        raise self.fail(f"{bad[:40]!r} stands where a value of a factor is expected")
+            values = None
+        if values is None or any("_" in token for token in part):
+            bad = next(token for token in part if not _is_number(token))
+            raise self.fail(f"{bad[:40]!r} stands where a value of a factor is expected")
+        return values
 
 
 def _is_number(token: str) -> bool:
