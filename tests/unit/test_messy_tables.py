@@ -14,19 +14,10 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
+from tables import states, write
 from undirected import ChowLiu, DataError, Dataset, FormatError, ParameterError, read_data
 from undirected.data import arrays, files
 from undirected.errors import TableWarning
-
-
-def write(folder, name, text):
-    path = folder / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
-
-
-def states(data, name):
-    return data.domain[data.domain.index(name)].states
 
 
 @pytest.fixture

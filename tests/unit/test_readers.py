@@ -8,17 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tables import states, write
 from undirected import DataError, Dataset, FormatError, ParameterError, holdout, read_data
-
-
-def write(folder, name, text):
-    path = folder / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
-
-
-def states(data, name):
-    return data.domain[data.domain.index(name)].states
 
 
 def test_csv_with_header_text_and_numbers(tmp_path):

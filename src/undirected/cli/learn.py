@@ -50,7 +50,13 @@ Examples:
     help="Rows to hold out: a table, or a fraction that is set aside and not learned from. By default a tenth, from which the network is "
     "learned too once the score is known; none leaves that out.",
 )  # fmt: skip
-@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="The same seed, the same network.")
+@click.option(
+    "--seed",
+    type=common.seed_type,
+    default=0,
+    show_default=True,
+    help="The same seed, the same network, unless time or Ctrl-C cuts the work.",
+)
 @common.read_options
 @common.domain_options
 @common.compute_options

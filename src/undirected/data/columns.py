@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import warnings
 from collections.abc import Collection, Sequence
 
@@ -121,7 +122,7 @@ def warn_of_columns(table: RawTable, domain: Domain, meant: Collection[str]) -> 
     if not found:
         return
     told = ", ".join(f"{name!r} ({what})" for name, what in found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
-    drops = " ".join(f"--drop {_shell_quote(name)}" for name, _ in found[:8])
+    drops = " ".join(f"--drop {shlex.quote(name)}" for name, _ in found[:8])
     warnings.warn(
         f"{table.source}: these columns will cost much time and hardly tell anything: {told}. Leave them out with {drops} "
         "(drop=[...] in Python), or group their values first",
@@ -142,7 +143,3 @@ def _look_at(variable: Variable, column: RawColumn) -> str | None:
     if len(known) > 20 and len(known) > NEARLY_ALL * n_rows:
         return f"{len(known):,} states in {n_rows:,} rows, an identifier or free text?"
     return f"{len(known):,} states" if len(known) > MANY_STATES else None
-
-
-def _shell_quote(name: str) -> str:
-    return name if re.fullmatch(r"[\w.-]+", name) else f"'{name}'"
