@@ -145,7 +145,7 @@ def main():
     parser.add_argument("--datasets", default="nltcs,plants,baudio,dna")
     args = parser.parse_args()
     names = args.datasets.split(",")
-    print(f"undirected {undirected.__version__}, kernels: {kernels.backend().name}, threads: {kernels.default_threads()}\n")
+    print(f"undirected {undirected.__version__}, kernels: {kernels.backend().name}, threads: {kernels.count_cores()}\n")
     if "gains" in args.only:
         gains(names)
         print()

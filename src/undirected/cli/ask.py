@@ -320,7 +320,7 @@ def explain(
 
 
 def _check_output(output: str | None, suffixes: tuple[str, ...] = (".csv", ".data")) -> None:
-    from undirected.data.files import check_writable
+    from undirected.store import check_writable
 
     if output is not None:
         if not output.endswith(suffixes):
@@ -331,7 +331,7 @@ def _check_output(output: str | None, suffixes: tuple[str, ...] = (".csv", ".dat
 def _check_result(output: str | None, known: tuple[str, ...]) -> str:
     """The suffix of a UAI result file, in small letters; an error before any work where it cannot be written."""
     from undirected import formats
-    from undirected.data.files import check_writable
+    from undirected.store import check_writable
 
     if output is None:
         return ""
@@ -341,14 +341,14 @@ def _check_result(output: str | None, known: tuple[str, ...]) -> str:
 
 
 def _write_result(content: str, output: str, values: dict[str, Any], as_json: bool, told: str) -> None:
-    from undirected.data.files import write_whole
+    from undirected.store import write_whole
 
     write_whole(output, content)
     common.emit({**values, "output": output}, as_json, f"{told}\nwrote {output}")
 
 
 def _write(text: str, output: str | None, values: dict[str, Any], as_json: bool) -> None:
-    from undirected.data.files import write_whole
+    from undirected.store import write_whole
 
     if output is None and not as_json:
         click.echo(text, nl=False)

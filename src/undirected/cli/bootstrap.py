@@ -58,9 +58,9 @@ def bootstrap(
     **options: Any,
 ) -> int:
     """Learn again from resamples of DATA: which edges come back, and how far their strengths move."""
-    from undirected.data.files import check_writable, write_whole
     from undirected.evaluation.stability import bootstrap as resample
     from undirected.plots import check_picture, save_figure
+    from undirected.store import check_writable, write_whole
 
     if plot_dropping is not None and n_dropping == 0:
         raise click.UsageError("--plot-dropping needs samples with rows left out; leave out --n-dropping 0")

@@ -21,11 +21,11 @@ def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bo
     """Learn a network of handwritten digits (64 black-and-white pixels), score it, draw it, and
     complete digits whose lower half is hidden."""
     from undirected import datasets
-    from undirected.data.files import check_writable
     from undirected.features.conjunction import quote
     from undirected.features.feature_set import FeatureSet
     from undirected.plots import save_figure
     from undirected.plots.pixels import draw_pixels
+    from undirected.store import check_writable
     from undirected.structure.gssl import GSSL
     from undirected.weights.fit import fit_weights
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from undirected.cli import common
+from undirected.work import count_cores
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "networkx", "matplotlib", "click", "rich", "pyarrow")
 
@@ -19,7 +20,7 @@ def doctor(as_json: bool, quiet: bool, debug: bool) -> None:
     """Check the installation: kernels, versions, cores, data folders."""
     from undirected import __version__
     from undirected.data import catalog
-    from undirected.kernels import backend, default_threads
+    from undirected.kernels import backend
 
     kernels = backend()
     versions: dict[str, str | None] = {}
@@ -33,7 +34,7 @@ def doctor(as_json: bool, quiet: bool, debug: bool) -> None:
         "version": __version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
-        "threads": default_threads(),
+        "threads": count_cores(),
         "kernels": kernels.name,
         "kernels_reason": kernels.reason,
         "packages": versions,

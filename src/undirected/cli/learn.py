@@ -333,7 +333,7 @@ def _check_output(output: str | None) -> None:
     """Refuse before the work what could not be written after it."""
     if output is not None:
         from undirected import formats
-        from undirected.data.files import check_writable
+        from undirected.store import check_writable
 
         formats.suffix_of(output, formats.WRITABLE)
         check_writable(output)

@@ -147,10 +147,10 @@ def plot(network: str, domain_from: str | None, output: str, top: int, as_json: 
     is blue where higher or later states of the two go together, red where they shun each other, and grey where a variable has three
     or more states without an order. Variables without edges stand below.
     """
-    from undirected.data.files import check_writable
     from undirected.network.edges import find_joined_pairs
     from undirected.plots import check_picture, save_figure
     from undirected.plots.graph import draw_graph
+    from undirected.store import check_writable
 
     check_picture(output)
     check_writable(output)

@@ -21,10 +21,10 @@ import numpy as np
 
 from undirected import formats
 from undirected.data.dataset import Dataset
-from undirected.data.files import write_whole
 from undirected.data.splits import holdout
 from undirected.errors import DataError, UndirectedError
 from undirected.evaluation.cmll import cmll
+from undirected.store import write_whole
 from undirected.weights.ledger import digest
 from undirected.weights.tuning import lasting_params, search, settings_of, settle
 

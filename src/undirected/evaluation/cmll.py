@@ -19,7 +19,8 @@ from undirected.inference.evidence import of_codes
 from undirected.inference.problem import Problem
 from undirected.inference.rows import batches, row_marginals
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY, MarkovNetwork
+from undirected.network.network import MarkovNetwork
+from undirected.work import MEMORY
 
 SPLITS = ("random", "contiguous", "every")
 METHODS = ("auto", "exact", "gibbs")

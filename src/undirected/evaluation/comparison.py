@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from undirected.data.files import check_writable
 from undirected.data.readers import SPLITS, read_data
 from undirected.data.splits import holdout
 from undirected.errors import DataError, ParameterError
 from undirected.evaluation.cell import Job, Tables
 from undirected.evaluation.results import Comparison, with_published
 from undirected.evaluation.runs import Row, Work, file_name, finished, locked
-from undirected.kernels import default_threads
+from undirected.store import check_writable
 from undirected.structure.learner import Learner
 from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
 from undirected.weights.tuning import check_grid
+from undirected.work import count_cores
 
 QUICK_TOL = 1e-3  # of weights under the quick grids, in searches too; scores move little
 VALID_SHARE, TEST_SHARE = 0.1, 0.15  # of a table that comes without splits, as in the papers
@@ -83,7 +83,7 @@ def compare(
     for learner in makers.values():
         budget = learner.time_budget if time_budget is None else time_budget
         tol = max(learner.tol, QUICK_TOL) if quick else learner.tol
-        learner.set_params(threads=threads or max(1, default_threads() // jobs), time_budget=budget, tol=tol)
+        learner.set_params(threads=threads or max(1, count_cores() // jobs), time_budget=budget, tol=tol)
     grids = _grids(grid, makers)
     tables = _labelled_tables(datasets, seed, makers)
     with tempfile.TemporaryDirectory() if folder is None else contextlib.nullcontext(folder) as place:

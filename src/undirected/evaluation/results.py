@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from undirected.data.files import write_whole
 from undirected.errors import DataError
 from undirected.evaluation.published import published
 from undirected.evaluation.runs import Row
 from undirected.evaluation.significance import mean_ranks, wilcoxon_p
 from undirected.kernels.types import Array
+from undirected.store import write_whole
 from undirected.weights.tuning import aligned
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from undirected.data.dataset import Dataset
 from undirected.data.readers import read_data
 from undirected.errors import DataError, ParameterError, Unconverged
 from undirected.features.conjunction import format_feature
-from undirected.kernels import default_threads
 from undirected.kernels.types import Array
 from undirected.network.edges import Edge, find_directed, measure_edges
 from undirected.network.network import MarkovNetwork
 from undirected.weights.fit import one_blas_thread
+from undirected.work import count_cores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -179,7 +179,7 @@ def bootstrap(
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", Unconverged)
         whole = _learned(learner, rows, threads)
-        found, stopped_by = _networks(learner, samples, len(shares), threads or default_threads(), deadline, progress)
+        found, stopped_by = _networks(learner, samples, len(shares), threads or count_cores(), deadline, progress)
     resampled = [found[k] for k in sorted(found) if k < n]
     if not resampled:
         if stopped_by == "interrupt":

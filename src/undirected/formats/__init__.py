@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from undirected.data.dataset import Dataset
-from undirected.data.files import write_whole
 from undirected.data.variables import MAX_LITERALS, Domain
 from undirected.errors import DataError, FormatError, did_you_mean
 from undirected.features.feature_set import FeatureSet
 from undirected.network.network import MarkovNetwork
+from undirected.store import write_whole
 
 READABLE = (".json", ".mn", ".uai")
 WRITABLE = (*READABLE, ".graphml")

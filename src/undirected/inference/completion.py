@@ -19,7 +19,7 @@ from undirected.inference.map_state import best_rows
 from undirected.inference.problem import Problem
 from undirected.inference.rows import batches, distinct_rows, row_marginals
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
+from undirected.work import MEMORY
 
 if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork

@@ -16,7 +16,7 @@ from undirected.inference.answer import Answer, by_name
 from undirected.inference.evidence import Evidence
 from undirected.inference.problem import Parts, Problem, counted
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
+from undirected.work import MEMORY
 
 if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork

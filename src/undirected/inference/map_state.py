@@ -16,7 +16,7 @@ from undirected.inference.evidence import Evidence
 from undirected.inference.problem import TRIES, Problem
 from undirected.inference.starts import climb, make_sampler, plain_states, run_schedule
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
+from undirected.work import MEMORY
 
 if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork

@@ -25,7 +25,7 @@ from undirected.inference.evidence import Evidence
 from undirected.inference.problem import TRIES, Problem
 from undirected.inference.starts import make_sampler, run_schedule
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
+from undirected.work import MEMORY
 
 if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork

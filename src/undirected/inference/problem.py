@@ -11,9 +11,9 @@ import numpy as np
 from undirected.errors import ImpossibleEvidence, NothingFound, ParameterError, check_work
 from undirected.inference.evidence import Evidence, Given, read_evidence
 from undirected.inference.feasible import IMPOSSIBLE, Rules
-from undirected.kernels import backend, default_threads
+from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
+from undirected.work import MEMORY, count_cores
 
 if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork
@@ -65,7 +65,7 @@ class Problem:
         self.given = read_evidence(network.domain, evidence)
         self.asked = self.given.allowed  # before the rules have narrowed it
         self.max_cells = memory / CELL_BYTES
-        self.memory, self.threads, self.seed = memory, threads or default_threads(), seed
+        self.memory, self.threads, self.seed = memory, threads or count_cores(), seed
         features = network.features
         soft = float(np.abs(list(self.given.likelihood.values())).sum()) if self.given.likelihood else 0.0
         weights, self.hard = network.stand_in_weights(soft)

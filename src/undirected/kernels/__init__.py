@@ -29,11 +29,3 @@ def backend() -> Backend:
         reason = f"the compiled kernels could not be loaded ({error}); reinstall where a C++20 compiler is found"
         return Backend("reference", importlib.import_module(reference), reason)
     return Backend("native", native, f"compiled, instruction set {native.instruction_set()}")
-
-
-def default_threads() -> int:
-    """The number of cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every platform
-        return os.cpu_count() or 1

@@ -15,10 +15,11 @@ from undirected.data.readers import read_data
 from undirected.data.variables import Domain
 from undirected.errors import DataError
 from undirected.features.feature_set import FeatureSet
-from undirected.kernels import backend, default_threads
+from undirected.kernels import backend
 from undirected.kernels.types import Array
 from undirected.network.edges import find_joined_pairs
 from undirected.network.graph import markov_graph
+from undirected.work import MEMORY, count_cores
 
 if TYPE_CHECKING:
     import networkx
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from undirected.inference.partition import LogPartition
     from undirected.network.explain import Explanation
 
-MEMORY = 2 << 30
 LEAST_HARD = 1e4  # an infinite weight counts as more than this and all finite ones together
 
 
@@ -93,7 +93,7 @@ class MarkovNetwork:
 
     def _problem(self, table: Dataset, threads: int | None) -> Any:
         f = self.features
-        n = threads or default_threads()
+        n = threads or count_cores()
         return backend().module.Problem(table.columns, self.domain.n_states, table.weights, f.start, f.literals, MEMORY, n)
 
     def log_score(self, data: Any) -> Array:
@@ -118,7 +118,7 @@ class MarkovNetwork:
         """P(variable = state | the rest of the row) for every row and literal: ``[rows][literals]``."""
         table = self._table(data, "scoring")
         problem = self._problem(table, threads)
-        return np.asarray(problem.probabilities(self.stand_in_weights()[0], self.domain.n_literals, threads or default_threads()))
+        return np.asarray(problem.probabilities(self.stand_in_weights()[0], self.domain.n_literals, threads or count_cores()))
 
     def conditional(self, variable: str, row: Mapping[str, str] | Sequence[int] | Array) -> dict[str, float]:
         """The distribution of one variable given a row: states by name, or codes in the domain's order.
@@ -169,7 +169,7 @@ class MarkovNetwork:
         if not len(distinct):
             raise DataError(f"{table.source}: all rows have weight zero")
         weights, hard = self.stand_in_weights()
-        rows, variables = self._problem(distinct, threads).terms(weights, threads or default_threads())
+        rows, variables = self._problem(distinct, threads).terms(weights, threads or count_cores())
         rows, variables = np.array(rows), np.array(variables)
         suspects = np.flatnonzero(rows < -hard / 2)  # they may break a rule
         for few in np.array_split(suspects, 1 + len(suspects) // 4096) if len(suspects) else ():

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from undirected.data.files import write_whole
 from undirected.errors import FormatError
+from undirected.store import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

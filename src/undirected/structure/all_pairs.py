@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from undirected.data.dataset import Dataset
 from undirected.features.feature_set import FeatureSet
-from undirected.network.network import MEMORY
 from undirected.structure.learner import SHARED_PARAMETERS, Grid, Learner
+from undirected.work import MEMORY
 
 
 class AllPairs(Learner):

@@ -11,11 +11,11 @@ import numpy as np
 from undirected.data.dataset import Dataset
 from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
-from undirected.network.network import MEMORY
 from undirected.structure.gssl import INITIAL, initial_conjunctions
 from undirected.structure.learner import Grid
 from undirected.structure.search import LEAST, Feature, Search
 from undirected.structure.search_learner import SDS, SearchLearner, check_rows
+from undirected.work import MEMORY
 
 NEAREST = (1, 2, 5, 10, 20, 25, 50, 100, 200)
 DISTANCES = ("gvdm", "hamming")

@@ -17,12 +17,12 @@ from undirected.data.dataset import Dataset
 from undirected.errors import ParameterError
 from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
 from undirected.structure.della_pietra import check_length
 from undirected.structure.greedy import Candidate, grow
 from undirected.structure.learner import Grid, tell
 from undirected.structure.search import Feature, Search, Stopped
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner
+from undirected.work import MEMORY
 
 LEAST_EXPECTED, ENOUGH_SEEN = 1.0, 5.0  # a cell with fewer rows expected and fewer seen says nothing
 

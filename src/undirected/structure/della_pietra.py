@@ -10,11 +10,11 @@ import numpy as np
 
 from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
-from undirected.network.network import MEMORY
 from undirected.structure.greedy import Candidate, grow
 from undirected.structure.learner import Grid
 from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner, check_price, check_rows
+from undirected.work import MEMORY
 
 SCREENED = 256  # features extended in one call
 BLOCK = 128  # features that are joined with others together

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 from sklearn.base import clone
 
 from undirected.data.dataset import Dataset
-from undirected.network.network import MEMORY
 from undirected.structure.blm import NEAREST, bottom_up, check_generalising
 from undirected.structure.dtsl import DTSL
 from undirected.structure.learner import WEIGHT_SETTINGS, Grid, LedgerPath, Proposal
 from undirected.structure.search import Feature, Search, Stopped
 from undirected.structure.search_learner import SearchLearner
 from undirected.weights.tuning import search, settings_of
+from undirected.work import MEMORY
 
 LARGER = 10.0  # times kappa, for a second start from larger trees
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from undirected.data.dataset import Dataset
 from undirected.features.feature_set import FeatureSet
-from undirected.network.network import MEMORY
 from undirected.structure.dtsl import DTSL
 from undirected.structure.l1 import L1
 from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, LedgerPath, Proposal
 from undirected.weights.tuning import Search, search, settings_of
+from undirected.work import MEMORY
 
 
 class DTL1(Learner):

@@ -15,10 +15,10 @@ from undirected.data.splits import holdout
 from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
 from undirected.structure.dependency_network import DependencyNetwork
 from undirected.structure.learner import Grid, Learner, Proposal
 from undirected.structure.trees import Trees, grow_trees
+from undirected.work import MEMORY
 
 CONVERSIONS = ("default", "prune", "prune-10", "prune-5", "nonzero")
 TIE = 1e-3

@@ -13,10 +13,10 @@ from sklearn.utils import check_random_state
 from undirected.data.dataset import Dataset
 from undirected.errors import GenerationStopped, ParameterError
 from undirected.features.feature_set import FeatureSet
-from undirected.kernels import backend, default_threads
+from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
 from undirected.structure.learner import Grid, Learner, Proposal
+from undirected.work import MEMORY, count_cores
 
 INITIAL = ("auto", "all", "positive")
 
@@ -121,7 +121,7 @@ class GSSL(Learner):
         if seed is None:
             seed = check_random_state(self.random_state).randint(1 << 31)
         out_start, out_literals, counts, self.n_listed_, self.n_unique_ = backend().module.gssl_generate(
-            start, literals, self.n_generated, self.threshold, int(seed) & ((1 << 63) - 1), self.threads or default_threads()
+            start, literals, self.n_generated, self.threshold, int(seed) & ((1 << 63) - 1), self.threads or count_cores()
         )
         if self.n_listed_ < self.n_generated:
             warnings.warn(

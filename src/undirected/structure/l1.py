@@ -13,11 +13,11 @@ from undirected.data.variables import Domain
 from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
 from undirected.structure.learner import Grid, Learner, Proposal, tell
 from undirected.weights.fit import one_blas_thread
 from undirected.weights.nodewise import solve_nodewise
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
+from undirected.work import MEMORY
 
 CONSISTENCY = ("and", "or")
 CS = [0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0]

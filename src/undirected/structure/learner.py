@@ -25,9 +25,10 @@ from undirected.data.variables import Domain
 from undirected.errors import DataError, ParameterError, TableWarning, Unconverged, check_work
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY, MarkovNetwork
+from undirected.network.network import MarkovNetwork
 from undirected.weights.fit import WeightFit, check_penalties, fit_weights
 from undirected.weights.pseudo_likelihood import PseudoLikelihood, affordable
+from undirected.work import MEMORY
 
 Grid = dict[str, list[Any]]
 LedgerPath = str | os.PathLike[str] | None

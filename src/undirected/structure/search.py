@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from undirected.data.dataset import Dataset
-from undirected.data.files import write_whole
 from undirected.errors import CheckpointFailed, DataError, FormatError, Unconverged
 from undirected.features.feature_set import FeatureSet
-from undirected.kernels import backend, default_threads
+from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
+from undirected.store import write_whole
 from undirected.weights.fit import fit_weights
 from undirected.weights.pseudo_likelihood import PseudoLikelihood, affordable
+from undirected.work import MEMORY, count_cores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +107,7 @@ class Search:
         self.ridge = 0.0 if np.isinf(sd) else 1 / sd**2
         self.tol = max(tol, min(1e-3, 1 / data.total_weight))
         self.relearn_every, self.relearn_share = relearn_every, relearn_share
-        self.threads, self.memory = threads or default_threads(), memory
+        self.threads, self.memory = threads or count_cores(), memory
         self.progress, self.checkpoint = progress, checkpoint
         table = data.distinct
         self.kernel: Any = backend().module.Search(table.columns, self.domain.n_states, table.weights)

@@ -17,17 +17,17 @@ import numpy as np
 from sklearn.base import clone
 
 from undirected.data.dataset import Dataset
-from undirected.data.files import check_writable
 from undirected.errors import ParameterError, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
+from undirected.store import check_writable
 from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, LedgerPath, Proposal
 from undirected.structure.search import Checkpoint, Search, Stopped, Trace
 from undirected.weights.fit import WeightFit, check_penalties
 from undirected.weights.ledger import digest
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.weights.tuning import lasting_params
+from undirected.work import MEMORY
 
 FORMAT = 2  # of checkpoints; those of another are not taken up
 # For the papers' grids, likely and cheap values first, for the sake of time budgets.

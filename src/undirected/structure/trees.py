@@ -13,9 +13,10 @@ from undirected.data.dataset import Dataset
 from undirected.data.variables import Domain
 from undirected.errors import DataError
 from undirected.features.conjunction import format_feature
-from undirected.kernels import backend, default_threads
+from undirected.kernels import backend
 from undirected.kernels.types import Array
 from undirected.structure.learner import tell
+from undirected.work import count_cores
 
 
 @dataclass(repr=False)
@@ -153,7 +154,7 @@ class Trees:
         if data.domain != self.domain:
             raise DataError(f"{data.source}: the table and the trees have different domains; read it with domain=trees.domain")
         nodes = (self.targets, self.start, self.test, self.yes, self.no, self.count_start, self.log_probability)
-        out: tuple[Array, Array] = backend().module.walk_trees(*_table(data), *nodes, self.threads or default_threads())
+        out: tuple[Array, Array] = backend().module.walk_trees(*_table(data), *nodes, self.threads or count_cores())
         return out
 
     def choose_kappa(self, kappas: list[float], data: Dataset) -> tuple[float, list[float]]:
@@ -230,7 +231,7 @@ def grow_trees(
         finished = deadline is None or time.monotonic() < deadline
         return bool(finished)
 
-    args = (targets, float(min_rows), -float(np.log(kappa)), threads or default_threads(), go_on)
+    args = (targets, float(min_rows), -float(np.log(kappa)), threads or count_cores(), go_on)
     nodes: tuple[Array, Array, Array, Array, Array, Array, Array] = backend().module.grow_trees(*_table(table), *args)
     return Trees(data.domain, targets, *nodes, threads, finished)
 

@@ -18,10 +18,11 @@ from undirected.data.readers import read_data
 from undirected.errors import ParameterError, Unconverged, check_number, check_work
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY, MarkovNetwork
+from undirected.network.network import MarkovNetwork
 from undirected.weights.plain import quasi_newton
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.weights.solver import Callback, ElasticNet, GiveUp, Outcome
+from undirected.work import MEMORY
 
 SOLVERS = ("auto", "plain")
 

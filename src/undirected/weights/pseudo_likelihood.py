@@ -11,9 +11,9 @@ import numpy as np
 from undirected.data.dataset import Dataset
 from undirected.errors import DataError, FeatureError
 from undirected.features.feature_set import FeatureSet
-from undirected.kernels import backend, default_threads
+from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.network.network import MEMORY
+from undirected.work import MEMORY, count_cores
 
 FEW_FEATURES = 5000  # that are always prepared
 SAMPLE = 1000  # features whose preparing is timed
@@ -32,7 +32,7 @@ def affordable(features: FeatureSet, data: Dataset, seconds: float | None, threa
     args = (table.columns, features.domain.n_states, table.weights)
     some = features.subset(np.linspace(0, len(features) - 1, SAMPLE).astype(np.int64))
     began = time.monotonic()
-    backend().module.Problem(*args, some.start, some.literals, memory, threads or default_threads(), None)
+    backend().module.Problem(*args, some.start, some.literals, memory, threads or count_cores(), None)
     each = (time.monotonic() - began) / SAMPLE / 2
     n = max(FEW_FEATURES, int(PREPARING * seconds / max(each, 1e-9)))
     return None if n >= len(features) else np.sort(np.argsort(features.lengths, kind="stable")[:n])
@@ -61,7 +61,7 @@ class PseudoLikelihood:
         self.table = data.distinct
         if not len(self.table):
             raise DataError(f"{data.source}: no row has a weight above zero")
-        self.threads = threads or default_threads()
+        self.threads = threads or count_cores()
         self.memory = memory
         self.total_weight = self.table.total_weight
         args = (self.table.columns, features.domain.n_states, self.table.weights, features.start, features.literals)

@@ -1,0 +1,61 @@
+"""Literal numbers: the one place that knows how a statement about one variable becomes a number, and back.
+
+The literals of a domain are numbered variable by variable and state by state: ``base[v] + s`` says that variable ``v`` is in state
+``s``. The same number plus ``domain.n_literals`` says that it is not. Every function takes one number or an array of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from undirected.data.variables import Domain
+    from undirected.kernels.types import Array
+
+
+def make_literal(domain: Domain, variable: Any, state: Any, negated: Any = False) -> Any:
+    """The literal that says that a variable is in a state, or, ``negated``, that it is not."""
+    return domain.base[variable] + state + domain.n_literals * np.asarray(negated)
+
+
+def is_literal(domain: Domain, numbers: Any) -> Any:
+    """Whether these numbers are literals of the domain."""
+    return (numbers >= 0) & (numbers < 2 * domain.n_literals)
+
+
+def is_negated(domain: Domain, literals: Any) -> Any:
+    """Whether a literal excludes its state."""
+    return literals >= domain.n_literals
+
+
+def negate(domain: Domain, literals: Any) -> Any:
+    """The literal that says the opposite; with two states it is the same as naming the other state."""
+    return (literals + domain.n_literals) % (2 * domain.n_literals)
+
+
+def drop_negation(domain: Domain, literals: Any) -> Any:
+    """The literal that names the same variable and state without negation: a column of the table's bits."""
+    return literals % max(1, domain.n_literals)
+
+
+def get_variable(domain: Domain, literals: Any) -> Any:
+    """The variable that a literal is about."""
+    return domain.literal_variable[drop_negation(domain, literals)]
+
+
+def get_state(domain: Domain, literals: Any) -> Any:
+    """The state that a literal names or excludes."""
+    positive = drop_negation(domain, literals)
+    return positive - domain.base[domain.literal_variable[positive]]
+
+
+def holds_in(domain: Domain, literals: Any, states: Any) -> Any:
+    """Whether literals hold where their variables are in these states."""
+    return (get_state(domain, literals) == states) != is_negated(domain, literals)
+
+
+def holds_for_reference(domain: Domain, literals: Array) -> Array:
+    """Whether a literal holds where its variable is in the first state, the one without an atomic feature."""
+    return np.asarray(holds_in(domain, literals, 0))

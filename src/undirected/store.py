@@ -1,0 +1,158 @@
+"""What survives a kill: files that are written whole, and files of records that only grow.
+
+Both kinds know their owner: a digest of all that a result depends on. A file of another owner is refused or passed over, never mixed
+up. A record that a kill cut short counts for nothing and is removed when the file is opened again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from undirected.errors import DataError, FormatError
+
+Record = dict[str, Any]
+
+
+def digest(value: Any) -> str:
+    """A short fingerprint of a value that JSON can write; equal values have equal fingerprints."""
+    return digest_text(json.dumps(value, sort_keys=True))
+
+
+def digest_text(text: str) -> str:
+    """A short fingerprint of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
+    """Write beside the target and rename, so that a crash or a full disk leaves the old file, or none, but never half."""
+    target = Path(path)
+    try:
+        raw = content.encode("utf8") if isinstance(content, str) else content
+    except UnicodeEncodeError as error:
+        raise DataError(f"{target} cannot be written: {error}; rename the variable or state") from None
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as out:
+            temporary = out.name
+            out.write(raw)
+            out.flush()
+            os.fsync(out.fileno())
+        if target.exists():
+            os.chmod(temporary, target.stat().st_mode)
+        else:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    except OSError as error:
+        _discard(temporary)
+        raise DataError(f"{target} cannot be written: {error.strerror or error}; nothing was changed") from None
+    except BaseException:
+        _discard(temporary)
+        raise
+
+
+def _discard(temporary: str | None) -> None:
+    if temporary is not None:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise before long work where the folder of a target is missing or closed."""
+    target = Path(path)
+    if target.is_dir():
+        raise DataError(f"{target} is a folder; name a file")
+    if not target.parent.is_dir():
+        raise DataError(f"the folder {target.parent} does not exist; make it first")
+    if not os.access(target.parent, os.W_OK):
+        raise DataError(f"the folder {target.parent} cannot be written to")
+
+
+class OwnedFile:
+    """One JSON document, written whole, that says whose it is.
+
+    ``owner`` is any JSON value and is kept under ``key``; ``kind`` names the file in messages.
+    """
+
+    def __init__(self, path: Path, owner: Any, kind: str, key: str = "owner") -> None:
+        self.path, self.owner, self.kind, self.key = path, owner, kind, key
+
+    def save(self, content: Record) -> None:
+        """Write the content, and with it the owner, in place of what the file held."""
+        write_whole(self.path, json.dumps({self.key: self.owner, **content}) + "\n")
+
+    def load(self) -> Record | None:
+        """The content, or None where there is no file; a damaged file, or another owner's, is an error."""
+        content = self._read()
+        if content is not None and content[self.key] != self.owner:
+            raise FormatError(f"{self.path} belongs to work on other data or with other settings; name another file or delete it")
+        return content
+
+    def load_own(self) -> Record | None:
+        """The content, or None where there is no file or it is another owner's; a damaged file is an error."""
+        content = self._read()
+        return content if content is not None and content[self.key] == self.owner else None
+
+    def _read(self) -> Record | None:
+        try:
+            content = json.loads(self.path.read_text("utf8"))
+            if not isinstance(content, dict) or not isinstance(content[self.key], type(self.owner)):
+                raise TypeError(f"no {self.key}")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"{self.path} is not {self.kind} ({error}); name another file or delete it") from None
+        return content
+
+
+class Records:
+    """A file of JSON lines that only grows; each line is a record and says whose it is.
+
+    Several owners may share a file, one after the other; each sees only its own records. ``kind`` names the file in messages.
+    """
+
+    def __init__(self, path: Path, owner: str, kind: str) -> None:
+        self.path, self.owner, self.kind = path, owner, kind
+        self.own: list[Record] = []
+        try:
+            if path.exists():
+                self._read()
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+        except (OSError, UnicodeDecodeError) as error:
+            raise FormatError(f"{path} cannot serve as {kind}: {error}") from None
+
+    def _read(self) -> None:
+        whole, _, cut = self.path.read_bytes().decode("utf-8").rpartition("\n")
+        try:
+            records = [json.loads(line) for line in whole.split("\n") if line]
+            self.own = [record for record in records if record["owner"] == self.owner]
+            if not records and cut and not cut.startswith('{"owner"'[: len(cut)]):
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            raise self.refuse() from None
+        if cut:
+            with self.path.open("r+b") as file:
+                file.truncate(len((whole + "\n").encode() if whole else b""))
+
+    def refuse(self) -> FormatError:
+        """The error that says that the file is not of this kind."""
+        return FormatError(f"{self.path} is not {self.kind}; name another file or delete it")
+
+    def append(self, record: Record) -> None:
+        """Add a record; it is on the disk when this returns."""
+        record = {"owner": self.owner, **record}
+        try:
+            with self.path.open("ab") as file:
+                file.write(json.dumps(record).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise FormatError(f"{self.path}: {self.kind} cannot be written: {error}") from None
+        self.own.append(record)
