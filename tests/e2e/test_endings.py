@@ -15,7 +15,8 @@ import pytest
 
 from undirected import DTSL, GSSL, L1, Atomic, ChowLiu, Unconverged, datasets, load, tune
 from undirected.errors import CheckpointFailed
-from undirected.structure import automatic, search
+from undirected.store import OwnedFile
+from undirected.tuning import automatic
 from undirected.weights import pseudo_likelihood
 
 COMMAND = [sys.executable, "-c", "from undirected.cli import main; main()"]
@@ -149,7 +150,7 @@ class TestInterruptions:
 
         data = datasets.exact_sample(datasets.grid_ising(3, 3, seed=1), 500, seed=2)
         truth = BLM(alpha=2).fit(data).network_
-        monkeypatch.setattr(search.Checkpoint, "save", full)
+        monkeypatch.setattr(OwnedFile, "save", full)
         with pytest.warns(CheckpointFailed, match="goes on without its checkpoint"):
             network = BLM(alpha=2, checkpoint=tmp_path / "search.json").fit(data).network_
         np.testing.assert_array_equal(network.weights, truth.weights)
@@ -161,9 +162,9 @@ class TestPreparing:
     def test_learners_weigh_the_shortest_features(self, monkeypatch):
         data = datasets.load("digits")
         whole = GSSL(n_generated=20_000).fit(data)
-        monkeypatch.setattr(pseudo_likelihood, "FEW_FEATURES", 300)
-        monkeypatch.setattr(pseudo_likelihood, "SAMPLE", 100)
-        monkeypatch.setattr(pseudo_likelihood, "PREPARING", 1e-9)
+        monkeypatch.setattr(pseudo_likelihood, "ALWAYS_PREPARED", 300)
+        monkeypatch.setattr(pseudo_likelihood, "TIMED_FEATURES", 100)
+        monkeypatch.setattr(pseudo_likelihood, "PREPARING_SHARE", 1e-9)
         with pytest.warns(Unconverged):
             cut = GSSL(n_generated=20_000, time_budget=60).fit(data)
         assert cut.fit_.stopped_by == "time"
@@ -176,9 +177,9 @@ class TestPreparing:
     def test_so_do_searches(self, monkeypatch):
         from undirected import DTBLM
 
-        monkeypatch.setattr(pseudo_likelihood, "FEW_FEATURES", 100)
-        monkeypatch.setattr(pseudo_likelihood, "SAMPLE", 50)
-        monkeypatch.setattr(pseudo_likelihood, "PREPARING", 1e-9)
+        monkeypatch.setattr(pseudo_likelihood, "ALWAYS_PREPARED", 100)
+        monkeypatch.setattr(pseudo_likelihood, "TIMED_FEATURES", 50)
+        monkeypatch.setattr(pseudo_likelihood, "PREPARING_SHARE", 1e-9)
         data = datasets.exact_sample(datasets.random_conjunctions(12, 60, scale=1.5, seed=1), 3000, seed=2)
         trees = DTSL(kappa=1.0).fit(data).fit_.features
         assert len(trees) > 100

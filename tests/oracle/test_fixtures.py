@@ -9,7 +9,9 @@ import pytest
 import scipy.optimize
 
 from undirected import MarkovNetwork, PseudoLikelihood, datasets, fit_path, fit_weights, read_data
-from undirected.weights.plain import quasi_newton
+from undirected.weights.penalty import Penalty
+from undirected.weights.plain import solve_plain
+from undirected.work import Work
 
 
 @pytest.mark.parametrize("k", range(10))
@@ -50,7 +52,7 @@ def test_plain_quasi_newton_agrees_with_scipy(ising):
 
     start = np.zeros(len(truth.features))
     expected = scipy.optimize.minimize(smooth, start, jac=True, method="L-BFGS-B", options={"ftol": 0, "gtol": 1e-6, "maxiter": 5000})
-    found = quasi_newton(smooth, start, tol=1e-8, total_weight=data.total_weight)
+    found = solve_plain(objective, Penalty(ridge=1.0), start, 1e-8, Work.start())
     assert found.objective == pytest.approx(expected.fun, rel=1e-11)
 
 
@@ -69,7 +71,7 @@ def test_pairwise_fit_agrees_with_scikit_learn():
     objective = PseudoLikelihood(features, table)
     model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(x, y)
     w = np.concatenate([model.intercept_, model.coef_[0]])
-    _, by_variable = objective.problem.terms(w, 1)
+    _, by_variable = objective.score_terms(w)
     expected = np.log(model.predict_proba(x)[np.arange(400), y]).sum()
     assert by_variable[0] == pytest.approx(expected, rel=1e-9)
 

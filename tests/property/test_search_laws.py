@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from strategies import domains, feature_sets, problems, tables
 from undirected import Dataset, FeatureSet, PseudoLikelihood
 from undirected.kernels import backend, reference
-from undirected.structure.search import Search
+from undirected.structure.search_state import SearchState
+from undirected.work import Work
 
 BACKENDS = [backend().module, reference]
 
@@ -47,7 +48,7 @@ class Moves(RuleBasedStateMachine):
         domain = data.draw(domains())
         self.table = data.draw(tables(domain))
         self.prices = prices
-        self.search = Search(self.table, prices[0], l1, sd, surcharge=prices[1], min_rows=min_rows, threads=1)
+        self.search = SearchState(self.table, prices[0], l1, sd, surcharge=prices[1], min_rows=min_rows, work=Work.start(threads=1))
         self.search.begin(data.draw(feature_sets(domain, most=3)))
         self.before = self.search.score
 

@@ -146,7 +146,7 @@ def test_wilcoxon_as_published():
 
 def test_finished_cells_are_not_done_again(tables, tmp_path, monkeypatch):
     first = compare(["atomic", "chow-liu"], {"a": tables}, folder=tmp_path)
-    monkeypatch.setattr(runs, "_started", lambda *_: pytest.fail("a finished cell ran again"))
+    monkeypatch.setattr(runs.CellRunner, "run", lambda self, jobs: None)  # nothing that is missing is filled
     assert compare(["chow-liu", "atomic"], {"a": tables}, folder=tmp_path).rows == first.rows[::-1]
     for content in ("", "{}", "[]", '{"identity": 1}'):
         (tmp_path / "cells" / "a--atomic.json").write_text(content)
@@ -199,11 +199,11 @@ def test_killed_and_started_again(tmp_path):
 def test_the_work_of_a_killed_comparison_ends(tmp_path):
     """A cell's process ends when its parent does, and a folder is worked in by one comparison at a time."""
     (tmp_path / "cells").mkdir()
-    with runs.locked(tmp_path), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "SETTLE_SECONDS", 0.3)
-        with pytest.raises(DataError, match="at work in"), runs.locked(tmp_path):
+    with runs.lock_folder(tmp_path), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "WAIT_FOR_PROCESSES", 0.3)
+        with pytest.raises(DataError, match="at work in"), runs.lock_folder(tmp_path):
             pass
-    with runs.locked(tmp_path):
+    with runs.lock_folder(tmp_path):
         pass
     process = subprocess.Popen([sys.executable, "-m", "undirected.evaluation.cell"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     process.stdin.close()
@@ -248,7 +248,7 @@ def test_names_that_look_alike_in_a_file_name_stay_apart(tables, tmp_path):
 
 
 def test_ctrl_c_returns_what_is_done(tables, tmp_path):
-    def stop(done, total, row):
+    def stop(event):
         raise KeyboardInterrupt
 
     done = compare(["atomic", "chow-liu"], {"a": tables}, folder=tmp_path, progress=stop)

@@ -19,7 +19,7 @@ from undirected import (  # fmt: skip
     fit_weights,
     read_data,
 )
-from undirected.weights.solver import pseudo_gradient
+from undirected.weights.penalty import Penalty
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def test_time_budget_and_iterations_return_the_best_so_far(case):
 def test_interrupt_keeps_the_best_so_far(case):
     features, data = case
 
-    def interrupt(iteration, objective, violation):
-        if iteration == 5:
+    def interrupt(step):
+        if step.iteration == 5:
             raise KeyboardInterrupt
 
     with pytest.warns(Unconverged, match="stopped by interrupt"):
@@ -97,7 +97,7 @@ def test_interrupt_keeps_the_best_so_far(case):
 
 def test_progress_never_rises(case):
     seen = []
-    fit_weights(*case, l1=1, progress=lambda i, objective, violation: seen.append(objective))
+    fit_weights(*case, l1=1, progress=lambda step: seen.append(step.objective))
     assert (np.diff(seen) <= np.abs(seen[0]) * 3e-8).all()
 
 
@@ -179,16 +179,16 @@ def test_never_matched_feature_with_a_context_gets_a_negative_weight():
 def test_pseudo_gradient_is_the_smallest_subgradient():
     w = np.array([1.0, -1.0, 0.0, 0.0, 0.0])
     g = np.array([0.5, 0.5, 0.5, 3.0, -3.0])
-    np.testing.assert_allclose(pseudo_gradient(w, g, 2.0), [2.5, -1.5, 0.0, 1.0, -1.0])
-    assert pseudo_gradient(w, g, 0) is g
+    np.testing.assert_allclose(Penalty(2.0).subgradient(w, g), [2.5, -1.5, 0.0, 1.0, -1.0])
+    assert Penalty().subgradient(w, g) is g
 
 
 def test_plain_solver_keeps_to_the_budget_and_survives_an_interrupt(case):
     with pytest.warns(Unconverged, match="stopped by time"):
         assert fit_weights(*case, tol=1e-12, solver="plain", time_budget=0.0).stopped_by == "time"
 
-    def interrupt(iteration, objective, violation):
-        if iteration == 3:
+    def interrupt(step):
+        if step.iteration == 3:
             raise KeyboardInterrupt
 
     with pytest.warns(Unconverged, match="stopped by interrupt"):

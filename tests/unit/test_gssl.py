@@ -11,7 +11,8 @@ from sklearn.base import clone
 
 from undirected import GSSL, DataError, Dataset, FeatureSet, ParameterError, datasets, fit_weights, read_data
 from undirected.errors import GenerationStopped
-from undirected.structure.gssl import initial_conjunctions
+from undirected.structure.row_conjunctions import list_row_conjunctions
+from undirected.work import Work
 
 
 def sequential(rows, n_generated, seed):
@@ -30,28 +31,30 @@ def sequential(rows, n_generated, seed):
 
 def test_generation_follows_the_law_of_the_sequential_loop():
     data = datasets.load("digits")
-    start, literals = initial_conjunctions(data, "positive")
+    start, literals = list_row_conjunctions(data, "positive")
     rows = [literals[a:b].tolist() for a, b in zip(start, start[1:], strict=False)]
     n = 40_000
     ours, theirs = [], []
     for seed in range(4):
         learner = GSSL(n_generated=n, threshold=0, initial="positive", random_state=seed)
-        features = learner.propose(data).union(FeatureSet.atomic(data.domain))
-        lengths = np.repeat(features.lengths, learner.counts_)
-        ours.append([learner.n_unique_, (learner.counts_ > 1).sum(), (learner.counts_ > 2).sum(), *np.bincount(lengths, minlength=9)[2:9]])
+        structure = learner.propose(data, Work.start())
+        features, counts = structure.features.union(FeatureSet.atomic(data.domain)), structure.learned["counts_"]
+        lengths = np.repeat(features.lengths, counts)
+        n_unique = structure.learned["n_unique_"]
+        ours.append([n_unique, (counts > 1).sum(), (counts > 2).sum(), *np.bincount(lengths, minlength=9)[2:9]])
         plain = Counter(sequential(rows, n, seed))
         counts = np.array(list(plain.values()))
         length = np.array([len(r) for r in plain]).repeat(counts)
         theirs.append([len(plain), (counts > 1).sum(), (counts > 2).sum(), *np.bincount(length, minlength=9)[2:9]])
-    assert learner.n_listed_ == n
+    assert structure.learned["n_listed_"] == n
     np.testing.assert_allclose(np.mean(ours, axis=0), np.mean(theirs, axis=0), rtol=0.02)
 
 
 def test_the_paper_s_count_of_unique_features(data_folder):
     """Table 5: bnetflix, 500,000 positive features, 382,760 unique; the reference run gave 379,006."""
     learner = GSSL(n_generated=500_000, threshold=2, initial="positive")
-    learner.propose(datasets.load("bnetflix"))
-    assert learner.n_unique_ == pytest.approx(380_000, rel=0.02)
+    learned = learner.propose(datasets.load("bnetflix"), Work.start()).learned
+    assert learned["n_unique_"] == pytest.approx(380_000, rel=0.02)
 
 
 def test_the_same_for_any_number_of_threads():
@@ -61,8 +64,8 @@ def test_the_same_for_any_number_of_threads():
         assert other.network_.features == fits[0].network_.features
         np.testing.assert_array_equal(other.network_.weights, fits[0].network_.weights)
         np.testing.assert_array_equal(other.counts_, fits[0].counts_)
-    different = GSSL(n_generated=20_000, random_state=1).propose(data)
-    assert different != GSSL(n_generated=20_000, random_state=0).propose(data)
+    different = GSSL(n_generated=20_000, random_state=1).propose(data, Work.start()).features
+    assert different != GSSL(n_generated=20_000, random_state=0).propose(data, Work.start()).features
 
 
 def test_counts_belong_to_features():
@@ -77,14 +80,14 @@ def test_counts_belong_to_features():
 
 def test_initial_sets():
     data = read_data(np.array([[1, 0, 0, 1, 1], [1, 0, 1, 0, 1], [0, 1, 1, 1, 1], [1, 0, 1, 0, 1]]))
-    start, literals = initial_conjunctions(data, "positive")
+    start, literals = list_row_conjunctions(data, "positive")
     rows = {tuple(literals[a:b] // 2) for a, b in zip(start, start[1:], strict=False)}
     assert rows == {(0, 3, 4), (0, 2, 4), (1, 2, 3, 4)}  # the paper's example
-    start, literals = initial_conjunctions(data, "all")
+    start, literals = list_row_conjunctions(data, "all")
     assert np.diff(start).tolist() == [5, 5, 5]
-    assert len(initial_conjunctions(data, "auto")[1]) == 15  # density 0.65
+    assert len(list_row_conjunctions(data, "auto")[1]) == 15  # density 0.65
     sparse = read_data(np.eye(5, dtype=int))
-    assert len(initial_conjunctions(sparse, "auto")[1]) == 5
+    assert len(list_row_conjunctions(sparse, "auto")[1]) == 5
 
 
 def test_better_than_independent_on_digits():

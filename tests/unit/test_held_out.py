@@ -7,8 +7,9 @@ import pytest
 
 from undirected import AllPairs, Atomic, Dataset, Domain, datasets, holdout
 from undirected.evaluation.held_out import judge
-from undirected.structure import automatic
-from undirected.structure.automatic import choose_learner
+from undirected.structure.all_pairs import AllPairs as Interrupted
+from undirected.tuning.automatic import choose_learner
+from undirected.work import Work
 
 
 def coins(n, seed):
@@ -20,7 +21,7 @@ def test_noise_is_hardly_ever_called_better():
     called = 0
     for seed in range(40):
         train, valid = holdout(coins((20, 30, 60, 200)[seed % 4], seed), 0.1, seed)
-        chosen = choose_learner(train, valid, time_budget=20)
+        chosen = choose_learner(train, valid, Work.start(time_budget=20))
         called += judge(chosen.tuned.learner.network_, train, valid).better
     assert called <= 3
 
@@ -31,14 +32,14 @@ def test_what_is_there_is_seen():
     found = judge(AllPairs(l1=2).fit(train).network_, train, valid)
     assert found.better
     assert found.network == pytest.approx(AllPairs(l1=2).fit(train).score(valid))
-    assert "NOT" not in found.told()
+    assert "NOT" not in found.describe()
 
 
 def test_a_network_without_edges_is_called_that():
     train, valid = holdout(coins(300, 1), 0.1, 0)
     found = judge(Atomic(sd=1).fit(train).network_, train, valid)
     assert not found.better
-    assert "NO EDGES" in found.told()
+    assert "NO EDGES" in found.describe()
 
 
 def test_scaled_weights_prove_nothing():
@@ -53,12 +54,12 @@ def test_an_interruption_ends_the_choice(monkeypatch):
     train, valid = holdout(data, 0.1, 0)
     asked = []
 
-    def interrupted(self, data):
+    def interrupted(self, data, work):
         asked.append(type(self).__name__)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(automatic.learner_class("all-pairs"), "propose", interrupted)
-    chosen = choose_learner(train, valid)
+    monkeypatch.setattr(Interrupted, "propose", interrupted)
+    chosen = choose_learner(train, valid, Work.start())
     assert chosen.interrupted
     assert not chosen.complete
     assert set(chosen.scores) == {"chow-liu", "all-pairs"}  # dtsl was not begun

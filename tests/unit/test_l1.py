@@ -7,7 +7,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from undirected import L1, Dataset, Domain, ParameterError, Variable, datasets, read_data
-from undirected.structure.l1 import Nodewise, join
+from undirected.structure.l1 import Nodewise, join_picks
+from undirected.work import Work
+
+WORK = Work.start()
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +22,8 @@ def ising():
 @pytest.mark.parametrize("C", [0.01, 0.1, 1.0])
 def test_coefficients_equal_those_of_saga(ising, C):
     _, data = ising
-    regressions = Nodewise(data)
-    weights = regressions.path([1 / C], 1e-8).weights[0]
+    regressions = Nodewise(data, WORK)
+    weights = regressions.solve_path([1 / C], 1e-8, WORK).weights[0]
     other = regressions._other
     for v in range(len(data.domain)):
         columns = np.delete(np.arange(len(data.domain)), v)
@@ -39,8 +42,8 @@ def test_multinomial_regression_equals_scikit_learn_up_to_the_reference():
     x = rng.integers(0, 2, size=2000)
     y = np.where(rng.random(2000) < 0.7, 2 * x, rng.integers(0, 3, size=2000))
     domain = Domain([Variable("x", ("0", "1")), Variable("y", ("a", "b", "c"))])
-    regressions = Nodewise(Dataset(domain, np.stack([x, y], axis=1)))
-    out = regressions.path([1e-6], 1e-9).weights[0]  # no penalty to speak of: the shares themselves
+    regressions = Nodewise(Dataset(domain, np.stack([x, y], axis=1)), WORK)
+    out = regressions.solve_path([1e-6], 1e-9, WORK).weights[0]  # no penalty to speak of: the shares themselves
     shares = np.stack([np.bincount(y[x == k], minlength=3) / (x == k).sum() for k in (0, 1)])
     mine = regressions.targets == 1
     intercepts, slopes = out[mine][:2], out[mine][2:]
@@ -63,23 +66,23 @@ def test_a_grid_is_recovered(ising):
 
 def test_ebic_keeps_the_edges_of_isingfit(data_folder):
     """The R package keeps 91 edges on this table with the AND rule."""
-    picked, finished = Nodewise(read_data("nltcs")).picked_by_ebic(0.25, 1e-5)
+    picked, finished = Nodewise(read_data("nltcs"), WORK).pick_by_ebic(0.25, 1e-5, WORK)
     assert finished
-    assert int(join(picked, "and").sum()) // 2 == 91
+    assert int(join_picks(picked, "and").sum()) // 2 == 91
 
 
 def test_or_holds_and(ising):
     _, data = ising
-    picked = Nodewise(data).picked(Nodewise(data).path([20.0], 1e-5).weights[0])
-    assert (join(picked, "and") <= join(picked, "or")).all()
-    np.testing.assert_array_equal(join(picked, "or"), join(picked, "or").T)
+    picked = Nodewise(data, WORK).find_picked(Nodewise(data, WORK).solve_path([20.0], 1e-5, WORK).weights[0])
+    assert (join_picks(picked, "and") <= join_picks(picked, "or")).all()
+    np.testing.assert_array_equal(join_picks(picked, "or"), join_picks(picked, "or").T)
 
 
 def test_row_weights_equal_repeated_rows(ising):
     _, data = ising
     weights = np.random.default_rng(0).integers(1, 4, size=len(data)).astype(float)
-    a = Nodewise(Dataset(data.domain, data.codes, weights)).path([5.0], 1e-6).weights[0]
-    b = Nodewise(Dataset(data.domain, np.repeat(data.codes, weights.astype(int), axis=0))).path([5.0], 1e-6).weights[0]
+    a = Nodewise(Dataset(data.domain, data.codes, weights), WORK).solve_path([5.0], 1e-6, WORK).weights[0]
+    b = Nodewise(Dataset(data.domain, np.repeat(data.codes, weights.astype(int), axis=0)), WORK).solve_path([5.0], 1e-6, WORK).weights[0]
     np.testing.assert_array_equal(a, b)
 
 

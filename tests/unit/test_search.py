@@ -16,16 +16,18 @@ import pytest
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 
+from clocks import Clock, Record, one_thread
 from undirected import BLM, BUSL, DTBLM, DTSL, Dataset, DellaPietra, Domain, FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, tune
-from undirected.cli.common import Progress
+from undirected.cli.common import Screen
 from undirected.errors import DataError, FormatError, ParameterError, Unconverged
 from undirected.kernels import backend, reference
 from undirected.structure import blm as blm_module
-from undirected.structure import busl as busl_module
-from undirected.structure import search as search_module
-from undirected.structure.busl import Independence, blankets
+from undirected.structure import search_state
+from undirected.structure.blankets import Independence, find_blankets
 from undirected.structure.della_pietra import Conjunctions
-from undirected.structure.search import Search
+from undirected.structure.search_state import SearchState
+from undirected.tuning.run import StructureTried
+from undirected.work import Counted, Stopped, StoppedBy, Work
 
 LEARNERS = {
     "blm": BLM(alpha=2, nearest=(1, 5, 25)),
@@ -55,13 +57,13 @@ def triple():
 def moves(monkeypatch):
     """A record of all moves: feature, the one in its place, gain."""
     record = []
-    original = Search.move
+    original = SearchState.move
 
     def recorded(self, feature, other, weight, gain):
         record.append((feature, other, gain))
         original(self, feature, other, weight, gain)
 
-    monkeypatch.setattr(Search, "move", recorded)
+    monkeypatch.setattr(SearchState, "move", recorded)
     return record
 
 
@@ -98,7 +100,7 @@ def test_blm_takes_the_steps_worked_out_by_hand(five, moves):
 
 
 def test_gains_equal_brute_force(five):
-    search = Search(five, alpha=1.0, threads=1)
+    search = SearchState(five, alpha=1.0, work=one_thread())
     search.begin()
     candidates = [(A, B), (A, B, C), (A, B, D), (D, C), (A, E)]
     candidates = [tuple(sorted(c)) for c in candidates]
@@ -184,7 +186,7 @@ def test_features_that_match_too_few_rows_stay_outside(learner, triple):
 def test_a_surcharge_is_for_literals_beyond_the_second(triple):
     """Prices of 2, and of 2 and 100 beyond the second: the gain of the triple is below the dear price and above the cheap one,
     pairs do not notice."""
-    cheap, dear = (Search(triple, 2.0, surcharge=surcharge, threads=1) for surcharge in (0.0, 100.0))
+    cheap, dear = (SearchState(triple, 2.0, surcharge=surcharge, work=one_thread()) for surcharge in (0.0, 100.0))
     for search in (cheap, dear):
         search.begin()
     gains = [search.gains([(A, B, C), (A, B), (D, E)])[1] for search in (cheap, dear)]
@@ -201,7 +203,7 @@ def test_features_are_joined_with_features_where_extensions_fail():
     domain = Domain.from_sizes([2] * 4)
     features = FeatureSet.from_lists([[A, B], [C, D], [A, B, C, D], [A], [B], [C], [D]], domain)
     data = datasets.exact_sample(MarkovNetwork(features, [1.0, 1.0, 2.5, -1.0, -1.0, -1.0, -1.0]), 5000, seed=1)
-    search = Search(data, alpha=5.0, threads=1)
+    search = SearchState(data, alpha=5.0, work=one_thread())
     search.begin([(A, B), (C, D)])
     found = list(Conjunctions(search, None)._joined(search))
     assert [c.feature for c in found] == [(A, B, C, D)]
@@ -220,7 +222,7 @@ def test_joins_of_many_features_are_those_that_gain(sizes):
     chosen = [sorted(rng.choice(len(sizes), rng.integers(2, 5), replace=False)) for _ in range(400)]
     features = list(dict.fromkeys(tuple(int(base[v]) + int(rng.integers(1, sizes[v])) for v in variables) for variables in chosen))
     assert len(features) > 256
-    search = Search(data, alpha=0.2, threads=2)
+    search = SearchState(data, alpha=0.2, work=Work.start(threads=2))
     search.begin(features[:100])
     search.weights.update(dict.fromkeys(features[100:], 0.0))
     found = {c.feature: c.gain for c in Conjunctions(search, None)._joined(search)}
@@ -230,7 +232,7 @@ def test_joins_of_many_features_are_those_that_gain(sizes):
     expected = {join: gain for join, gain in zip(joins, search.gains(joins)[1].tolist(), strict=True) if gain > 1e-6}
     assert len(expected) > 50
     assert found == pytest.approx(expected, abs=1e-5)
-    search.threads = 1
+    search.work = one_thread()
     assert found == {c.feature: c.gain for c in Conjunctions(search, None)._joined(search)}
 
 
@@ -281,12 +283,10 @@ def test_a_tuning_never_searches_without_a_prior_of_its_own(grid, triple):
         assert DellaPietra(**tuned.settings).fit(train).network_.features == tuned.learner.network_.features
 
 
-def test_blankets_are_found_once_for_all_settings(triple, monkeypatch):
-    calls = []
-    original = busl_module.blankets
-    monkeypatch.setattr(busl_module, "blankets", lambda *given: calls.append(given) or original(*given))
-    tuned = tune(BUSL(), {"alpha": [2.0, 5.0], "sd": [1.0]}, triple)
-    assert len(calls) == 1
+def test_blankets_are_found_once_for_all_settings(triple):
+    record = Record()
+    tuned = tune(BUSL(), {"alpha": [2.0, 5.0], "sd": [1.0]}, triple, progress=record)
+    assert [event.done for event in record.events if isinstance(event, Counted)] == [1, 2, 3, 4, 5]  # one count of the five variables
     assert len(tuned.rows) == 2
 
 
@@ -295,7 +295,7 @@ def test_blankets_of_a_chain():
     domain = Domain.from_sizes([2] * 4)
     features = FeatureSet.from_lists([[A, B], [B, C], [C, D], [A], [B], [C], [D]], domain)
     data = datasets.exact_sample(MarkovNetwork(features, [2.0, 2.0, 2.0, -1.0, -2.0, -2.0, -1.0]), 5000, seed=5)
-    assert blankets(data, 0.001) == [[1], [0, 2], [1, 3], [2]]
+    assert find_blankets(data, 0.001, one_thread()) == [[1], [0, 2], [1, 3], [2]]
 
 
 def test_independence_equals_scipy(triple):
@@ -328,7 +328,7 @@ def test_blankets_of_equal_columns_with_rare_states(shares, weighted):
     codes = np.column_stack([own, own, rng.integers(2, size=1000)])
     weights = rng.uniform(0.9, 1.1, 1000) if weighted else None
     data = Dataset(Domain.from_sizes([len(shares), len(shares), 2]), codes, weights)
-    assert blankets(data, 1e-4) == [[1], [0], []]
+    assert find_blankets(data, 1e-4, one_thread()) == [[1], [0], []]
 
 
 def test_blankets_of_a_common_effect():
@@ -337,7 +337,7 @@ def test_blankets_of_a_common_effect():
     a, c = rng.integers(2, size=(2, 20_000))
     b = np.where(rng.random(20_000) < 0.9, a & c, rng.integers(2, size=20_000))
     data = Dataset(Domain.from_sizes([2] * 3), np.column_stack([a, b, c]))
-    assert blankets(data, 1e-4) == [[1, 2], [0, 2], [0, 1]]
+    assert find_blankets(data, 1e-4, one_thread()) == [[1, 2], [0, 2], [0, 1]]
 
 
 def test_constant_columns_and_single_rows():
@@ -363,7 +363,7 @@ def test_an_early_stop_is_told_and_kept(triple, tmp_path, monkeypatch):
     """Ctrl-C in the middle of a search: the network so far, an early stop, and a checkpoint from which the rest is the same."""
     file = tmp_path / "search.json"
     whole = DellaPietra(alpha=0.5, relearn_every=1).fit(triple)
-    original = Search.move
+    original = SearchState.move
 
     def interrupted(self, *args):
         original(self, *args)
@@ -371,7 +371,7 @@ def test_an_early_stop_is_told_and_kept(triple, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Search, "move", interrupted)
+        patch.setattr(SearchState, "move", interrupted)
         with pytest.warns(Unconverged, match="stopped by interrupt"):
             early = DellaPietra(alpha=0.5, relearn_every=1, checkpoint=file).fit(triple)
     assert early.fit_.stopped_by == "interrupt"
@@ -395,34 +395,41 @@ def test_a_budget_leaves_a_ledger_open(triple, tmp_path):
     assert {row["alpha"] for row in second.rows} == {5.0, 1.0, 0.5}
 
 
-def test_a_search_cut_by_the_budget_is_weighed(triple, monkeypatch):
+class CutBLM(BLM):
+    """Ends at once with nothing, but for a price of ``cut_at``: there it has the pair when the whole time has passed."""
+
+    clock = Clock()
+
+    def explore(self, search, state):
+        search.begin()
+        if self.alpha == self.cut_at:
+            search.begin([(D, E)])
+            self.clock.advance(10)
+            raise Stopped(StoppedBy.TIME)
+
+
+class CutAtOne(CutBLM):
+    cut_at = 1.0
+
+
+class CutAtFive(CutBLM):
+    cut_at = 5.0
+
+
+def test_a_search_cut_by_the_budget_is_weighed(triple):
     """The first search ends in time with nothing, the second is cut when it has the pair: its features are not thrown away."""
     train, valid = triple.subset(np.arange(3000)), triple.subset(np.arange(3000, 4000))
-
-    def cut(self, search, state):
-        search.begin()
-        if self.alpha == 1.0:
-            search.begin([(D, E)])
-            time.sleep(2)
-            raise search_module.Stopped("time")
-
-    monkeypatch.setattr(BLM, "explore", cut)
-    tuned = tune(BLM(time_budget=2), {"alpha": [5.0, 1.0, 0.5], "sd": [1.0]}, train, valid)
+    work = Work.start(time_budget=2, clock=CutBLM.clock)
+    tuned = tune(CutAtOne(), {"alpha": [5.0, 1.0, 0.5], "sd": [1.0]}, train, valid, work=work)
     assert [row["alpha"] for row in tuned.rows] == [5.0, 1.0]
     assert tuned.settings["alpha"] == 1.0
     assert not tuned.complete
 
 
-def test_a_first_search_that_uses_up_the_budget_is_the_only_one(triple, monkeypatch):
+def test_a_first_search_that_uses_up_the_budget_is_the_only_one(triple):
     train, valid = triple.subset(np.arange(3000)), triple.subset(np.arange(3000, 4000))
-
-    def cut(self, search, state):
-        search.begin([(D, E)])
-        time.sleep(1)
-        raise search_module.Stopped("time")
-
-    monkeypatch.setattr(BLM, "explore", cut)
-    tuned = tune(BLM(time_budget=1), {"alpha": [5.0, 1.0], "sd": [0.3, 1.0]}, train, valid, refine=False)
+    work = Work.start(time_budget=1, clock=CutBLM.clock)
+    tuned = tune(CutAtFive(), {"alpha": [5.0, 1.0], "sd": [0.3, 1.0]}, train, valid, refine=False, work=work)
     assert [(row["alpha"], row["sd"]) for row in tuned.rows] == [(5.0, 0.3), (5.0, 1.0)]
     assert tuned.rows[0]["valid_pll"] != tuned.rows[1]["valid_pll"]
 
@@ -434,12 +441,18 @@ def test_larger_trees_only_where_kappa_is_not_given(triple):
     assert len({row["kappa"] for row in tune(DTBLM(kappa="auto"), grid, train, valid, refine=False).rows}) == 2
 
 
-def test_where_the_trees_take_all_the_time_their_features_are_kept(triple, monkeypatch):
+def test_where_the_trees_take_all_the_time_their_features_are_kept(triple):
     train, valid = triple.subset(np.arange(1500)), triple.subset(np.arange(1500, 2500))
     own = {"conversion": ["prune"], "kappa": [0.1], "sd": [1.0]}
     trees = tune(DTSL(), own, train, valid, refine=False).learner.network_
-    monkeypatch.setattr(DTBLM, "_left", lambda self, began: 0.0)
-    tuned = tune(DTBLM(time_budget=1000), {"search_sd": [0.1], "alpha": [0.5, 2.0], **own}, train, valid, refine=False)
+    clock = Clock()
+
+    def pass_time(event):
+        if isinstance(event, StructureTried):  # the trees are tuned
+            clock.advance(1000)
+
+    work = Work.start(time_budget=1000, clock=clock, progress=pass_time)
+    tuned = tune(DTBLM(), {"search_sd": [0.1], "alpha": [0.5, 2.0], **own}, train, valid, refine=False, work=work)
     assert len(trees.features) > 5
     assert tuned.learner.network_.features == trees.features
     assert not tuned.complete
@@ -473,7 +486,7 @@ def test_learners_with_a_progress_line_can_be_cloned():
             self.text = text
 
     line = Line()
-    learner = clone(BLM(progress=Progress(line), alpha=5))
+    learner = clone(BLM(progress=Screen(False, line), alpha=5))
     learner.fit(datasets.load("digits"))
     assert "moves" in line.text or "weights" in line.text
 
@@ -485,11 +498,11 @@ class Kill(BaseException):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_search_goes_on_from_its_checkpoint(name, triple, tmp_path, monkeypatch):
     """Stopped after each of its savings in turn, a search ends as if nothing had happened."""
-    monkeypatch.setattr(search_module, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(search_state, "SECONDS_BETWEEN_SAVES", 0.0)
     data = triple.subset(np.arange(2000))
     learner = clone(LEARNERS[name]).set_params(relearn_every=1, alpha=0.5)
     undisturbed = clone(learner).fit(data)
-    original = Search.save
+    original = SearchState.save
     file = tmp_path / "search.json"
     learner.set_params(checkpoint=file)
     kills = 0
@@ -499,7 +512,7 @@ def test_a_search_goes_on_from_its_checkpoint(name, triple, tmp_path, monkeypatc
         if not finished:
             raise Kill
 
-    monkeypatch.setattr(Search, "save", save)
+    monkeypatch.setattr(SearchState, "save", save)
     while True:
         try:
             learner.fit(data)
@@ -515,7 +528,7 @@ def test_a_search_goes_on_from_its_checkpoint(name, triple, tmp_path, monkeypatc
 def test_a_killed_command_goes_on(tmp_path):
     """SIGKILL in the middle; the command, started again, writes the network of an undisturbed run."""
     command = [sys.executable, "-m", "undirected.cli.main", "learn", "digits", "-a", "dp", "--alpha", "10", "--relearn-every", "25", "-q"]
-    code = "import undirected.structure.search as s; s.SAVE_EVERY = 0.0; from undirected.cli import main; main()"
+    code = "import undirected.structure.search_state as s; s.SECONDS_BETWEEN_SAVES = 0.0; from undirected.cli import main; main()"
     command[1:3] = ["-c", code]
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     file = tmp_path / "search.json"

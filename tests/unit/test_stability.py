@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from undirected import L1, AllPairs, ChowLiu, DataError, Dataset, ParameterError, bootstrap, datasets
-from undirected.evaluation.stability import DROPPED, Estimate, Stability, _resampled
+from undirected.evaluation.stability import DROPPED, Estimate, Stability, _resample
 from undirected.plots.graph import APART, UNDIRECTED
 
 
@@ -23,7 +23,7 @@ def test_equals_a_plain_loop_over_repeated_rows(table):
     found = bootstrap(learner, table, n=6, n_dropping=0, seed=9, level=0.5)
     weights, present = {}, {}
     for k in range(6):
-        sample = _resampled(table.distinct, 0.0, 9, k)
+        sample = _resample(table.distinct, 0.0, 9, k)
         assert sample.total_weight == len(table)
         repeated = Dataset(table.domain, np.repeat(sample.codes, sample.weights.astype(int), axis=0))
         network = AllPairs(l1=2.0).fit(repeated).network_
@@ -88,7 +88,7 @@ def test_dropping_cases():
     noise = bootstrap(L1(C=0.5), rng.integers(2, size=(60, 8)), n=1, n_dropping=60)
     assert noise.coefficient < 0.25
     assert list(noise.correlations) == sorted(DROPPED)
-    kept = _resampled(datasets.exact_sample(truth, 1000, seed=2).distinct, 0.25, 0, 0)
+    kept = _resample(datasets.exact_sample(truth, 1000, seed=2).distinct, 0.25, 0, 0)
     assert kept.total_weight == 750
 
 
@@ -102,11 +102,11 @@ def test_the_coefficient_by_its_definition():
 def test_weights_that_are_no_counts(table):
     """Every row is a case then, and keeps its weight."""
     halves = Dataset(table.domain, table.codes, np.full(len(table), 0.5))
-    sample = _resampled(halves, 0.0, 0, 0)
+    sample = _resample(halves, 0.0, 0, 0)
     assert sample.total_weight == pytest.approx(200)
     tiny = Dataset(table.domain, table.codes, np.linspace(0.1, 1, len(table)) / 1000)
-    assert 100 < len(_resampled(tiny, 0.0, 0, 0)) < 400
-    assert len(_resampled(tiny, 0.25, 0, 0)) == 300
+    assert 100 < len(_resample(tiny, 0.0, 0, 0)) < 400
+    assert len(_resample(tiny, 0.25, 0, 0)) == 300
     small, large = (
         bootstrap(ChowLiu(), Dataset(table.domain, table.codes, w), n=4, n_dropping=2) for w in (halves.weights, halves.weights * 3)
     )
@@ -115,8 +115,8 @@ def test_weights_that_are_no_counts(table):
 
 
 def test_ctrl_c_keeps_what_is_done(table):
-    def stop(done, total):
-        if done == 3:
+    def stop(event):
+        if event.done == 3:
             raise KeyboardInterrupt
 
     found = bootstrap(ChowLiu(), table, n=50, threads=1, progress=stop)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
+from clocks import Clock
 from strategies import domains, tables
 from undirected import (
     BUSL,
@@ -33,8 +34,8 @@ from undirected import (
 )
 from undirected.kernels import backend, reference
 from undirected.structure.dtsl import CONVERSIONS, KAPPAS, convert
-from undirected.structure.learner import Learner
 from undirected.structure.trees import Trees, grow_trees
+from undirected.work import Work
 
 
 def shape(trees: Trees, t: int, node: int = 0):
@@ -151,7 +152,7 @@ def test_features_equal_those_of_the_papers_program(name, file, conversion, spec
 
 
 def test_same_for_any_number_of_threads_and_for_repeated_rows(planted):
-    one, three = (grow_trees(planted, threads=n) for n in (1, 3))
+    one, three = (grow_trees(planted, work=Work.start(threads=n)) for n in (1, 3))
     doubled = grow_trees(Dataset(planted.domain, planted.codes, np.full(4000, 2.0)))
     repeated = grow_trees(Dataset(planted.domain, np.repeat(planted.codes, 2, axis=0)))
     for t in range(5):
@@ -171,11 +172,9 @@ def test_bad_parameters_and_tables(planted):
         grow_trees(missing)
 
 
-def test_trees_that_time_did_not_suffice_for_are_single_leaves(planted, monkeypatch):
+def test_trees_that_time_did_not_suffice_for_are_single_leaves(planted):
     whole = grow_trees(planted)
-    moments = iter(range(100))
-    monkeypatch.setattr("undirected.structure.trees.time.monotonic", lambda: next(moments))
-    cut = grow_trees(planted, threads=1, deadline=1)  # time for one piece of work
+    cut = grow_trees(planted, work=Work.start(threads=1, time_budget=1.5, clock=Clock(step=1)))  # time for one piece of work
     assert whole.finished
     assert not cut.finished
     assert not cut.cut(0.5).finished
@@ -192,16 +191,22 @@ def test_trees_that_time_did_not_suffice_for_are_single_leaves(planted, monkeypa
     assert convert(cut, "prune").lengths.max() > 1
 
 
+class SharedOutLate(Work):
+    """Work that has time left, but whose shares are over when they are made."""
+
+    def share(self, part):
+        return replace(self, deadline=self.now() - 1)
+
+
 @pytest.mark.parametrize("learner", [DTSL(), L1(), L1(C=1.0), DTL1(), DTBLM()])
-def test_a_budget_that_ends_among_the_trees_or_regressions_is_said(planted, learner, monkeypatch, tmp_path):
+def test_a_budget_that_ends_among_the_trees_or_regressions_is_said(planted, learner, tmp_path):
     """Whatever time there is for the weights; and nothing of it is taken up by a later run that has the time."""
     train, valid = planted.subset(np.arange(2000)), planted.subset(np.arange(2000, 4000))
     grid = {"sd": [1.0]}
-    with monkeypatch.context() as late:
-        late.setattr(Learner, "_structure_deadline", lambda self: time.monotonic() - 1)
-        with pytest.warns(Unconverged):
-            assert clone(learner).set_params(time_budget=np.float64(60)).fit(planted).fit_.stopped_by == "time"
-        assert not tune(clone(learner).set_params(time_budget=60), grid, train, valid, ledger=tmp_path / "a").complete
+    late = SharedOutLate.start(time_budget=np.float64(60))
+    with pytest.warns(Unconverged):
+        assert clone(learner).fit(planted, work=late).fit_.stopped_by == "time"
+    assert not tune(learner, grid, train, valid, ledger=tmp_path / "a", work=late).complete
     again, fresh = (tune(learner, grid, train, valid, ledger=tmp_path / name) for name in "ab")
     assert again.complete
     assert again.features == fresh.features
@@ -239,7 +244,7 @@ def test_no_threads_are_an_error(planted, learner):
 
 
 def test_pieces_of_work_make_the_same_trees(planted):
-    few, many = grow_trees(planted, threads=1), grow_trees(planted, threads=64)
+    few, many = (grow_trees(planted, work=Work.start(threads=n)) for n in (1, 64))
     assert few.start.tolist() == many.start.tolist()
     assert few.test.tolist() == many.test.tolist()
     assert few.count_start.tolist() == many.count_start.tolist()

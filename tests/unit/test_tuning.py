@@ -8,8 +8,10 @@ import json
 import numpy as np
 import pytest
 
+from clocks import Record
 from undirected import DTL1, DTSL, GSSL, L1, AllPairs, FormatError, ParameterError, Unconverged, datasets, tune
-from undirected.weights import tuning
+from undirected.tuning.run import StructureTried
+from undirected.weights.outcome import SolverStep
 
 
 @pytest.fixture(scope="module")
@@ -41,36 +43,37 @@ def test_own_grids(learner, tables):
         assert set(grid) <= set(learner.get_params())
 
 
-def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path, monkeypatch):
+def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path):
     grid = {"kappa": [0.01, 1.0], "conversion": ["prune", "nonzero"], "sd": [0.1, 1.0]}
     whole = tune(DTSL(), grid, *tables)
     path = tmp_path / "new" / "ledger.jsonl"
-    real, calls = tuning._fit, []
+    tried = []
 
-    def dies_at_third(*args, **options):
-        calls.append(args)
-        if len(calls) == 3:
+    def interrupt_the_third(event):
+        tried.extend([event] if isinstance(event, StructureTried) else [])
+        if len(tried) == 2 and isinstance(event, SolverStep):
             raise KeyboardInterrupt
-        return real(*args, **options)
 
-    monkeypatch.setattr(tuning, "_fit", dies_at_third)
     with pytest.warns(Unconverged, match="interrupt"):
-        cut = tune(DTSL(), grid, *tables, ledger=path)
+        cut = tune(DTSL(), grid, *tables, ledger=path, progress=interrupt_the_third)
     assert not cut.complete
     assert cut.valid_pll == max(row["valid_pll"] for row in cut.rows)  # the best of what was done
     assert cut.learner.network_.pll(tables[1]) == pytest.approx(cut.valid_pll)
     assert len(path.read_text().splitlines()) == 2  # two structures
     with path.open("a") as file:
         file.write('{"owner": "cut in the mid')
-    resumed = tune(DTSL(), grid, *tables, ledger=path)
-    assert len(calls) == 8  # two, one that died, two more, the best at the full tolerance, and twice values beside it
+    record = Record()
+    resumed = tune(DTSL(), grid, *tables, ledger=path, progress=record)
+    # Trees are grown; two structures come from the ledger, two are weighed, and the best is settled and refined.
+    assert record.kinds() == ["Counted", "StructureTried", "SolverStep", "StructureTried", "SolverStep", "StructureTried", "SolverStep"]
     assert resumed.settings == whole.settings
     np.testing.assert_array_equal(resumed.learner.network_.weights, whole.learner.network_.weights)
     for a, b in zip(resumed.rows, whole.rows, strict=True):
         assert {k: v for k, v in a.items() if "seconds" not in k} == {k: v for k, v in b.items() if "seconds" not in k}
     assert all(json.loads(line) for line in path.read_text().splitlines())
-    again = tune(DTSL(), grid, *tables, ledger=path)
-    assert len(calls) == 11  # the best at the full tolerance, and twice values beside it
+    record = Record()
+    again = tune(DTSL(), grid, *tables, ledger=path, progress=record)
+    assert record.kinds() == ["SolverStep", "Counted"]  # the best is settled and refined, and its trees are grown
     assert again.features == whole.features
     np.testing.assert_array_equal(again.learner.network_.weights, whole.learner.network_.weights)
     path.write_text(path.read_text().replace('"literals": "', '"literals": "nonsense'))
@@ -92,16 +95,14 @@ def test_searches_share_a_ledger_without_mixing(tables, tmp_path):
     assert path.read_text() == "hello\n"
 
 
-def test_dt_l1_takes_what_its_parts_left_in_the_ledger(tables, tmp_path, monkeypatch):
+def test_dt_l1_takes_what_its_parts_left_in_the_ledger(tables, tmp_path):
     alone = tune(DTL1(), "quick", *tables)
     path = tmp_path / "ledger.jsonl"
     for part in (DTSL(), L1()):
         tune(part, "quick", *tables, ledger=path)
-    calls = []
-    real = tuning._fit
-    monkeypatch.setattr(tuning, "_fit", lambda *args, **options: calls.append(args) or real(*args, **options))
-    joined = tune(DTL1(), "quick", *tables, ledger=path)
-    assert len(calls) == 4  # the search over the joined features, the best at the full tolerance, and twice values beside it
+    record = Record()
+    joined = tune(DTL1(), "quick", *tables, ledger=path, progress=record)
+    assert record.kinds() == ["SolverStep", "StructureTried", "SolverStep"]  # no trees, no regressions; the joined features alone
     assert joined.settings == alone.settings
     assert joined.valid_pll == alone.valid_pll
 

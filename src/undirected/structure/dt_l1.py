@@ -117,7 +117,7 @@ class DTL1(Learner):
             yield Proposal({**trial.structural, **pairs.best.structural}, joined, seconds, complete)
             seconds = 0.0
 
-    def recall(self, data: Dataset, tuner: Tuner) -> dict[str, Any]:
+    def recall(self, data: Dataset, work: Work, tuner: Tuner) -> dict[str, Any]:
         return {}
 
     def _part(self, kind: type[Learner]) -> Learner:

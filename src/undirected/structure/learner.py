@@ -187,9 +187,9 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """What was learned beside the features, in line with those of them that are kept."""
         return learned
 
-    def recall(self, data: Dataset, tuner: Tuner) -> dict[str, Any]:
+    def recall(self, data: Dataset, work: Work, tuner: Tuner) -> dict[str, Any]:
         """What `propose` learns beside features, by attribute, for a tuning that finds its features in a ledger."""
-        return self.propose(data, self.start_work().extend()).learned
+        return self.propose(data, work).learned
 
     def adopt(self, X: Any, fit: WeightFit, learned: dict[str, Any]) -> Self:
         """Be fitted to a table with features and weights that were learned elsewhere, with this learner's settings."""

@@ -83,9 +83,9 @@ class SearchLearner(Learner):
             return Structure(start.features, weights=start.weights)
         return self.propose(data, work)
 
-    def recall(self, data: Dataset, tuner: Tuner) -> dict[str, Any]:
+    def recall(self, data: Dataset, work: Work, tuner: Tuner) -> dict[str, Any]:
         kept = tuner.find_checkpoint(self._owner(data))
-        return {} if kept is None or not kept.exists() else self._run(data, kept, self.start_work().extend())[1]
+        return {} if kept is None or not kept.exists() else self._run(data, kept, work)[1]
 
     def pack(self) -> dict[str, Any]:
         """What a subclass has found beside the network, for the checkpoint of a finished search."""

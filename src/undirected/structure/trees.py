@@ -202,13 +202,14 @@ class Trees:
         return "\n".join(lines)
 
 
-def grow_trees(data: Dataset, min_rows: float, kappa: float, work: Work) -> Trees:
+def grow_trees(data: Dataset, min_rows: float = 10, kappa: float = 1.0, work: Work | None = None) -> Trees:
     """Grow a tree for each variable with more than one state.
 
     Row by row, the states that hold are counted by state of the target (each variable's most frequent state is what the
     others leave over, and the larger side of a split what the smaller one leaves), so that the cost of a level is the number
     of uncommon cells; all targets share the rows. Ctrl-C and the deadline need not wait for all of them.
     """
+    work = Work.start() if work is None else work
     data.require_complete("growing trees")
     table = data.distinct
     targets = np.flatnonzero(data.domain.n_states > 1).astype(np.int32)

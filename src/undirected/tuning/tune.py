@@ -117,7 +117,7 @@ def tune(
     found, choice = choose_settings(tuning, refine)
     trial, fit = choice.trial, choice.fit
     fitted: Learner = type(learner)(**{**learner.get_params(), **trial.settings})
-    learned = fitted.recall(train, tuning) if found.learned is None and not found.interrupted else found.learned or {}
+    learned = fitted.recall(train, work.extend(), tuning) if found.learned is None and not found.interrupted else found.learned or {}
     fitted.adopt(train, fit, learned)
     if not fit.converged:
         warnings.warn(f"the best weights were stopped by {fit.stopped_by}, violation {fit.violation:.2g}", Unconverged, stacklevel=2)
