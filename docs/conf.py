@@ -39,6 +39,8 @@ python_maximum_signature_line_length = 100
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
+smartquotes = False  # --option must stay --option
+
 html_theme = "furo"
 html_title = "undirected"
 html_static_path = ["_static"]

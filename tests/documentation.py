@@ -6,9 +6,12 @@ A page's blocks share one folder, and its Python blocks one namespace. What runs
 - ```` ```sh ````: every line that calls ``undirected``, in this process.
 - ```` ```text ```` right after one of these: what it must have printed, ``...`` standing for anything.
 
-A comment ``<!-- files: survey.csv net.json -->`` anywhere on the page names example files that it speaks of without making them; see `write_example`.
-A comment in the line before a block (``<!-- not run: needs the benchmark data -->``) leaves it out and says why. Commands that are left out
-must still be commands: their names and options are checked. ``<!-- not checked: ... -->`` before a text says why it can differ.
+Comments say what else there is to know:
+
+- ``<!-- files: survey.csv net.json -->`` names example files that a page speaks of without making them; see `write_example`.
+- ``<!-- not run: needs the benchmark data -->`` before a block leaves it out and says why. Its commands must still be commands: their
+  names and options are checked.
+- ``<!-- not checked: ... -->`` before a text says why it can differ.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"(?:^<!-- *(?P<remark>[^\n]*?) *-->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!-- *(.*?) *-->")
 FILES = re.compile(r"^<!-- files: (.*?) -->$", re.MULTILINE)
 REASONS = ("not run: ", "not checked: ")
 EXIT_CODE = re.compile(r"# exit code (\d+)")
@@ -48,14 +51,23 @@ class Block:
 
 def read_blocks(page: Path) -> list[Block]:
     """All blocks of a page, in order."""
-    content = page.read_text(encoding="utf-8")
-    blocks, end = [], -1
-    for match in FENCE.finditer(content):
-        remark = match["remark"] or ""
-        reason = next((remark.removeprefix(word) for word in REASONS if remark.startswith(word)), "")
-        follows = end >= 0 and not content[end : match.start()].strip()
-        blocks.append(Block(match["language"], match["text"], content.count("\n", 0, match.start("language")) + 1, reason, follows))
-        end = match.end()
+    blocks: list[Block] = []
+    language, text, start, remark, follows = "", "", 0, "", False
+    inside = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if inside and line == "```":
+            reason = next((remark.removeprefix(word) for word in REASONS if remark.startswith(word)), "")
+            blocks.append(Block(language, text, start, reason, follows))
+            inside, remark, follows = False, "", True
+        elif inside:
+            text += line + "\n"
+        elif line.startswith("```"):
+            language, text, start, inside = line.removeprefix("```"), "", number, True
+        elif comment := COMMENT.fullmatch(line):
+            remark = comment[1]
+        elif line.strip():
+            remark, follows = "", False
+    assert not inside, f"{page}, line {start}: the block has no end"
     return blocks
 
 
@@ -111,9 +123,7 @@ def split_commands(text: str) -> list[tuple[list[str], int]]:
     lines = text.replace("\\\n", " ").splitlines()
     calls = [line for line in lines if shlex.split(line, comments=True)[:1] == ["undirected"]]
     promised = [EXIT_CODE.search(line) for line in calls]
-    return [
-        (shlex.split(line, comments=True)[1:], int(code[1]) if code else 0) for line, code in zip(calls, promised, strict=True)
-    ]
+    return [(shlex.split(line, comments=True)[1:], int(code[1]) if code else 0) for line, code in zip(calls, promised, strict=True)]
 
 
 def check_command(arguments: list[str]) -> None:
@@ -177,7 +187,7 @@ class Reader:
     def run_python(self, block: Block) -> str:
         """Run a block and return what it prints."""
         out = io.StringIO()
-        if ">>> " in block.text:
+        if block.text.startswith(">>> "):
             test = doctest.DocTestParser().get_doctest(block.text, self.names, self.where(block), str(self.page), block.line)
             test.globs = self.names  # what a block makes, the next one has
             runner = doctest.DocTestRunner(optionflags=OPTIONS)

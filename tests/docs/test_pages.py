@@ -6,9 +6,9 @@ import inspect
 import re
 
 import pytest
-from documentation import PAGES, ROOT, Reader, check_command
 
 import undirected
+from documentation import PAGES, ROOT, Reader, check_command
 from undirected import errors
 from undirected.cli import common
 
