@@ -32,14 +32,13 @@ napoleon_use_rtype = False
 napoleon_preprocess_types = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {"Array": "ndarray"}
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 add_module_names = False
 toc_object_entries_show_parents = "hide"
-
-smartquotes = False  # --option must stay --option
 
 html_theme = "furo"
 html_title = "undirected"

@@ -6,6 +6,7 @@ command: its usage, what it does, its arguments and options with their defaults,
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ import click
 
 PAGE = "reference/command-line"
 PLACE = "<!-- commands -->"
+OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][A-Za-z0-9-]*)")  # in a sentence: --domain-from, -a
 WIDTH = 110  # characters of a line of usage
 
 
@@ -70,5 +72,6 @@ def as_code(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text without the characters that mean something in Markdown."""
-    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|" else letter for letter in text)
+    """Text without the characters that mean something in Markdown; options in it are set as code."""
+    plain = "".join(f"\\{letter}" if letter in "\\`*_[]<>|" else letter for letter in text)
+    return OPTION.sub(r"`\1`", plain)
