@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import re
 
@@ -11,6 +12,7 @@ import undirected
 from documentation import PAGES, ROOT, Reader, check_command
 from undirected import errors
 from undirected.cli import common
+from undirected.cli.main import cli
 
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
@@ -74,3 +76,25 @@ def test_exit_codes_are_those_of_the_program():
     for kind in kinds:
         assert f"`{kind.__name__}`" in shown[kind.exit_code]
     assert set(shown) == {kind.exit_code for kind in kinds} | {0, 1, common.EXIT_EARLY, common.EXIT_NOTHING, common.EXIT_INTERRUPTED}
+
+
+def test_the_reference_of_the_command_line_tells_every_option():
+    """The page itself is made when the site is built, by the same function."""
+    place = ROOT / "docs" / "extensions" / "command_line.py"
+    spec = importlib.util.spec_from_file_location("command_line", place)
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    text = "\n".join(made.describe_group(cli, "undirected"))
+    for name, command in [*cli.commands.items(), *((f"data {name}", command) for name, command in cli.commands["data"].commands.items())]:
+        if name == "data":
+            continue
+        section = text.partition(f"## `undirected {name}`\n")[2].partition("\n## ")[0]
+        assert section
+        for option in command.params:
+            assert option.param_type_name == "argument" or option.opts[-1] in section
+
+
+def test_the_test_command_is_the_one_that_is_promised():
+    command = 'python -m pip install ".[test]" && python -m pytest\n'
+    assert command in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
