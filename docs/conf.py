@@ -29,6 +29,7 @@ myst_enable_extensions = ["colon_fence"]
 default_role = "py:obj"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True
 napoleon_preprocess_types = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
