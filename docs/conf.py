@@ -6,8 +6,10 @@ another host for anything, and a link to a page or heading that is not there end
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import undirected
 
@@ -33,7 +35,6 @@ napoleon_use_ivar = True
 napoleon_preprocess_types = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_type_aliases = {"Array": "ndarray"}
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 python_use_unqualified_type_names = True
@@ -49,3 +50,12 @@ html_copy_source = False
 html_show_sourcelink = False
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
+
+
+def setup(app: Any) -> None:
+    """Let arrays be called ``ndarray`` in signatures; their types of shape and number are always ``Any``."""
+
+    def shorten(text: str | None) -> str | None:
+        return None if text is None else re.sub(r"(ndarray)\[[^\[\]]*\]", r"\1", text)
+
+    app.connect("autodoc-process-signature", lambda *found: (shorten(found[-2]), shorten(found[-1])))
