@@ -32,6 +32,7 @@ default_role = "py:obj"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+napoleon_use_param = False  # parameters that are described together stay together
 napoleon_preprocess_types = False
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
