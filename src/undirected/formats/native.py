@@ -1,4 +1,4 @@
-"""The package's own JSON: everything a network is, documented field by field in docs/network-format.md."""
+"""The package's own JSON: everything a network is, documented field by field in docs/reference/network-files.md."""
 
 from __future__ import annotations
 

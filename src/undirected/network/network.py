@@ -219,9 +219,13 @@ class MarkovNetwork:
         time_budget
             Seconds for sampling (10).
         data
-            A table; every other chain then starts at one of its rows, and the answer says so if the two kinds of starts disagree.
-        chains, scan, memory, threads, seed
-            Number of chains, order of a sweep (``systematic``, ``coloured``, ``random``), bytes for tables, cores, seed.
+            A table; a quarter of the chains then start at its rows, and the answer says so if kinds of starts disagree.
+        chains, seed
+            How many chains sample, and the seed of all that is drawn.
+        scan
+            The order of a sweep: ``systematic``, ``coloured`` or ``random``.
+        memory, threads
+            Bytes that exact tables may take, and cores to use.
 
         Returns
         -------

@@ -3,7 +3,7 @@
 The Hessian of a pseudo-likelihood is a sum of one term per variable, and a variable's term touches only the features that
 mention it. So take for each variable the features that mention it, estimate their part of the Hessian from the variable's
 own term on a sample of rows, scaled to the full diagonal, invert that, and add the inverses up (an overlapping additive
-Schwarz preconditioner; docs/engine.md has the measurements). It turns several hundred quasi-Newton steps into a few dozen.
+Schwarz preconditioner; docs/explanation/engine.md has the measurements). It turns several hundred quasi-Newton steps into a few dozen.
 Where there are few features, the terms are added up first and factorised as one matrix.
 """
 
