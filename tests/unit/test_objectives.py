@@ -209,7 +209,7 @@ class TestNeeds:
     def test_a_solver_says_what_an_objective_lacks(self, case):
         with pytest.raises(ParameterError, match="Bare cannot be minimised by the quasi-Newton solver: it has no block_curvature, density"):
             minimise(Bare(), Penalty(), np.zeros(3))
-        with pytest.raises(ParameterError, match="SumObjective cannot be minimised by separate regressions: it has no n_terms, newton_steps"):
+        with pytest.raises(ParameterError, match="SumObjective .* by separate regressions: it has no n_terms, newton_steps"):
             solve_nodewise(SumObjective([PseudoLikelihood(*case)]), np.zeros(40), np.zeros(40), 1e-5, Work.start(), 18)
 
     def test_the_plain_solver_needs_no_more_than_values(self):
