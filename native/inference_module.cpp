@@ -55,7 +55,8 @@ struct PyModel {
         return std::int64_t(evidence.shape(0));
     }
 
-    // The component of each variable (-1: none, its state is known), and per component cells, the largest clique's, width, whether solvable.
+    // The component of each variable (-1: none, its state is known), and per component cells, the largest clique's, width, whether
+    // solvable.
     nb::object components(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed) const {
         expect(check(evidence) == 1, "evidence of one row");
         std::vector<std::int32_t> owner(model.n_variables(), -1), width;
@@ -73,7 +74,8 @@ struct PyModel {
                 solvable.push_back(part.solvable());
             }
         }
-        return nb::make_tuple(owned(std::move(owner)), owned(std::move(cells)), owned(std::move(largest)), owned(std::move(width)), owned(std::move(solvable)));
+        return nb::make_tuple(owned(std::move(owner)), owned(std::move(cells)), owned(std::move(largest)), owned(std::move(width)),
+                              owned(std::move(solvable)));
     }
 
     // Marginals by row and literal and log partition functions by row; NaN where a component is too expensive.
@@ -127,7 +129,8 @@ struct PyModel {
     }
 
     // Exact samples; -1 where a component is too expensive.
-    nb::object draw(In<std::uint8_t, 2> evidence, std::int64_t n_samples, double max_cells, int tries, std::uint64_t seed, int n_threads) const {
+    nb::object draw(In<std::uint8_t, 2> evidence, std::int64_t n_samples, double max_cells, int tries, std::uint64_t seed,
+                    int n_threads) const {
         expect(check(evidence) == 1 && n_samples >= 0, "evidence of one row");
         const std::size_t width = std::size_t(model.n_variables());
         std::vector<std::int16_t> out(std::size_t(n_samples) * width, -1);
@@ -210,22 +213,24 @@ struct PyModel {
 
     nb::object propagate(In<std::uint8_t, 2> evidence, bool maximum, bool reweighted, double damping, double tol, std::int64_t max_rounds,
                          std::uint64_t seed) const {
-        return approximated(evidence, [&](const Model& m) { return undirected::propagate(m, {maximum, reweighted, damping, tol, max_rounds, seed}); });
+        return approximated(
+            evidence, [&](const Model& m) { return undirected::propagate(m, {maximum, reweighted, damping, tol, max_rounds, seed}); });
     }
 
     nb::object mean_field(In<std::uint8_t, 2> evidence, double tol, std::int64_t max_rounds, int tries, std::uint64_t seed) const {
         return approximated(evidence, [&](const Model& m) { return undirected::mean_field(m, tol, max_rounds, tries, seed); });
     }
 
-    // Sums of literals by chain, last states by chain, failed slices by chain, whether each chain found a state that meets all hard features.
-    // Chains start at the states `first`, if they are given.
-    nb::object mcsat(In<std::uint8_t, 2> evidence, std::int64_t chains, std::int64_t burn_in, std::int64_t samples, double hard, std::uint64_t seed,
-                     int n_threads, nb::object first) const {
+    // Sums of literals by chain, last states by chain, failed slices by chain, whether each chain found a state that meets all hard
+    // features. Chains start at the states `first`, if they are given.
+    nb::object mcsat(In<std::uint8_t, 2> evidence, std::int64_t chains, std::int64_t burn_in, std::int64_t samples, double hard,
+                     std::uint64_t seed, int n_threads, nb::object first) const {
         expect(check(evidence) == 1 && chains > 0, "evidence of one row, and chains");
         In<std::int16_t, 2> starts;
         const bool started = !first.is_none();
         if (started) starts = nb::cast<In<std::int16_t, 2>>(first);
-        expect(!started || (starts.shape(0) == std::size_t(chains) && starts.shape(1) == std::size_t(model.n_variables())), "a first state a chain");
+        expect(!started || (starts.shape(0) == std::size_t(chains) && starts.shape(1) == std::size_t(model.n_variables())),
+               "a first state a chain");
         const std::size_t n = std::size_t(model.n_literals()), width = std::size_t(model.n_variables());
         std::vector<double> sums(std::size_t(chains) * n);
         std::vector<std::int16_t> states(std::size_t(chains) * width);
@@ -281,13 +286,15 @@ struct PySampler {
     std::unique_ptr<Sampler> sampler;
     std::size_t n_variables, n_literals;
 
-    PySampler(nb::object model, In<std::uint8_t, 2> evidence, In<std::int32_t> row_of, In<std::int16_t, 2> states, In<std::int32_t> order, std::uint64_t seed)
+    PySampler(nb::object model, In<std::uint8_t, 2> evidence, In<std::int32_t> row_of, In<std::int16_t, 2> states, In<std::int32_t> order,
+              std::uint64_t seed)
         : keep(model) {
         const PyModel& given = nb::cast<const PyModel&>(model);
         n_variables = std::size_t(given.model.n_variables());
         n_literals = std::size_t(given.model.n_literals());
         const std::int64_t rows = given.check(evidence);
-        expect(states.shape(0) == row_of.shape(0) && states.shape(1) == n_variables && row_of.shape(0) > 0, "states of every variable for every chain");
+        expect(states.shape(0) == row_of.shape(0) && states.shape(1) == n_variables && row_of.shape(0) > 0,
+               "states of every variable for every chain");
         for (std::size_t i = 0; i < row_of.shape(0); ++i) {
             expect(row_of.data()[i] >= 0 && row_of.data()[i] < rows, "no such row of evidence");
             const std::uint8_t* marks = evidence.data() + std::size_t(row_of.data()[i]) * n_literals;
@@ -298,7 +305,8 @@ struct PySampler {
         }
         std::vector<std::int32_t> seen(n_variables, 0);
         for (std::size_t k = 0; k < order.shape(0); ++k) {
-            expect(order.data()[k] >= 0 && std::size_t(order.data()[k]) < n_variables && !seen[order.data()[k]]++, "an order names every variable once");
+            expect(order.data()[k] >= 0 && std::size_t(order.data()[k]) < n_variables && !seen[order.data()[k]]++,
+                   "an order names every variable once");
         }
         expect(order.shape(0) == n_variables, "an order names every variable once");
         sampler = std::make_unique<Sampler>(given.model, std::vector<std::uint8_t>(evidence.data(), evidence.data() + evidence.size()),
@@ -349,23 +357,24 @@ struct PySampler {
 void bind_inference(nb::module_& m) {
     const auto cost = [] { return nb::arg("max_cells"); };
     nb::class_<PyModel>(m, "Model")
-        .def(nb::init<In<std::int32_t>, In<std::int64_t>, In<std::int32_t>, In<double>>(), nb::arg("n_states"), nb::arg("start"), nb::arg("literals"),
-             nb::arg("weights"))
+        .def(nb::init<In<std::int32_t>, In<std::int64_t>, In<std::int32_t>, In<double>>(), nb::arg("n_states"), nb::arg("start"),
+             nb::arg("literals"), nb::arg("weights"))
         .def("components", &PyModel::components, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"))
         .def("solve", &PyModel::solve, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"))
         .def("expectations", &PyModel::expectations, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"))
         .def("draw", &PyModel::draw, nb::arg("evidence"), nb::arg("n"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"))
-        .def("propagate", &PyModel::propagate, nb::arg("evidence"), nb::arg("maximum"), nb::arg("reweighted"), nb::arg("damping"), nb::arg("tol"),
-             nb::arg("max_rounds"), nb::arg("seed"))
-        .def("mean_field", &PyModel::mean_field, nb::arg("evidence"), nb::arg("tol"), nb::arg("max_rounds"), nb::arg("tries"), nb::arg("seed"))
-        .def("mcsat", &PyModel::mcsat, nb::arg("evidence"), nb::arg("chains"), nb::arg("burn_in"), nb::arg("samples"), nb::arg("hard"), nb::arg("seed"),
-             nb::arg("threads"), nb::arg("first").none() = nb::none())
+        .def("propagate", &PyModel::propagate, nb::arg("evidence"), nb::arg("maximum"), nb::arg("reweighted"), nb::arg("damping"),
+             nb::arg("tol"), nb::arg("max_rounds"), nb::arg("seed"))
+        .def("mean_field", &PyModel::mean_field, nb::arg("evidence"), nb::arg("tol"), nb::arg("max_rounds"), nb::arg("tries"),
+             nb::arg("seed"))
+        .def("mcsat", &PyModel::mcsat, nb::arg("evidence"), nb::arg("chains"), nb::arg("burn_in"), nb::arg("samples"), nb::arg("hard"),
+             nb::arg("seed"), nb::arg("threads"), nb::arg("first").none() = nb::none())
         .def("maximise", &PyModel::maximise, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"));
     nb::class_<PySampler>(m, "Sampler")
-        .def(nb::init<nb::object, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(), nb::arg("model"),
-             nb::arg("evidence"), nb::arg("row_of"), nb::arg("states"), nb::arg("order"), nb::arg("seed"))
-        .def("run", &PySampler::run, nb::arg("n_sweeps"), nb::arg("beta").none(), nb::arg("reference").none(), nb::arg("collect"), nb::arg("anneal"),
-             nb::arg("greedy"), nb::arg("threads"))
+        .def(nb::init<nb::object, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(),
+             nb::arg("model"), nb::arg("evidence"), nb::arg("row_of"), nb::arg("states"), nb::arg("order"), nb::arg("seed"))
+        .def("run", &PySampler::run, nb::arg("n_sweeps"), nb::arg("beta").none(), nb::arg("reference").none(), nb::arg("collect"),
+             nb::arg("anneal"), nb::arg("greedy"), nb::arg("threads"))
         .def("scores", &PySampler::scores, nb::arg("threads"))
         .def("states", &PySampler::states)
         .def("sums", &PySampler::sums)
