@@ -76,7 +76,8 @@ def _ignore(event: Event) -> None:
 class Work:
     """The limits of a computation and its listener; make one with `Work.start`.
 
-    ``deadline`` is a moment of ``clock``, in seconds, and infinite where there is no time budget.
+    ``deadline`` is a moment of ``clock``, in seconds, and infinite where there is no time budget. ``budget`` is the time in seconds that
+    was given, whatever of it has passed: decisions that must come out alike in every run are made by it.
     """
 
     threads: int = field(default_factory=count_cores)
@@ -85,6 +86,7 @@ class Work:
     deadline: float = math.inf
     clock: Clock = time.monotonic
     listener: Listener = _ignore
+    budget: float = math.inf
 
     @classmethod
     def start(
@@ -108,8 +110,10 @@ class Work:
         check_number("seed", seed, 0, 2**63 - 1, whole=True)
         if progress is not None and not callable(progress):
             raise ParameterError(f"progress={progress!r}: a function that takes one event is needed")
-        deadline = math.inf if time_budget is None else clock() + float(time_budget)
-        return cls(count_cores() if threads is None else int(threads), int(memory), int(seed), deadline, clock, progress or _ignore)
+        budget = math.inf if time_budget is None else float(time_budget)
+        deadline = math.inf if time_budget is None else clock() + budget
+        cores = count_cores() if threads is None else int(threads)
+        return cls(cores, int(memory), int(seed), deadline, clock, progress or _ignore, budget)
 
     def now(self) -> float:
         """The present moment, in seconds of this work's clock."""
@@ -136,15 +140,19 @@ class Work:
 
     def share(self, part: float) -> Work:
         """The same work, with a part of the time that is left."""
-        return self if not self.limited else self.limit(part * self.left())
+        return self if not self.limited else replace(self.limit(part * self.left()), budget=part * self.budget)
 
     def limit(self, seconds: float | None) -> Work:
         """The same work, ending at most so many seconds from now (None changes nothing)."""
-        return self if seconds is None else replace(self, deadline=min(self.deadline, self.clock() + max(0.0, seconds)))
+        if seconds is None:
+            return self
+        seconds = max(0.0, seconds)
+        return replace(self, deadline=min(self.deadline, self.clock() + seconds), budget=min(self.budget, seconds))
 
     def extend(self, seconds: float | None) -> Work:
         """The same work, ending exactly so many seconds from now, or never (None)."""
-        return replace(self, deadline=math.inf if seconds is None else self.clock() + max(0.0, seconds))
+        seconds = math.inf if seconds is None else max(0.0, seconds)
+        return replace(self, deadline=self.clock() + seconds, budget=seconds)
 
     def alone(self) -> Work:
         """The same work on one thread, as one of many side by side."""

@@ -329,3 +329,20 @@ def test_odd_names_survive_drawing_and_writing(tmp_path):
         model.conditional("#cases", [9, 0])
     with pytest.raises(FeatureError, match="literal 1099511627776"):
         FeatureSet.from_lists([[2**40]], domain)
+
+
+def test_features_and_weights_cannot_be_written_to():
+    """Sets and networks are shared, so that nobody may change them under another's hands."""
+    start, literals, weights = np.array([0, 1, 3]), np.array([1, 1, 3], dtype=np.int32), np.array([0.5, 1.0])
+    features = FeatureSet.from_arrays(Domain.from_sizes([2, 2]), start, literals)
+    network = MarkovNetwork(features, weights)
+    rough = FeatureSet.from_lists([[3, 1], [5, 2]], Domain.from_sizes([2, 2]))
+    for mine in (features, rough, features.subset(np.array([1])), features.union(rough), FeatureSet.atomic(features.domain)):
+        for array in (mine.start, mine.literals, mine.owner, mine.lengths):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        network.weights[0] = 3.0
+    literals[0] = 1
+    weights[0] = 7.0  # whoever made an array may go on using it
+    assert network.weights[0] == 0.5

@@ -9,6 +9,7 @@ from collections import deque
 
 import numpy as np
 
+from undirected.data.literals import get_variable, make_literal, negate, split_literals
 from undirected.data.variables import MAX_STATES, Domain
 from undirected.errors import FeatureError, FormatError
 from undirected.features.conjunction import normalise
@@ -26,23 +27,23 @@ _TREE_TOKEN = re.compile(r"\s*([(){}]|[^\s(){}]+)")
 
 
 def dumps(network: MarkovNetwork) -> str:
+    """Write a network as the text of a ``.mn`` file."""
     domain = network.domain
-    n = domain.n_literals
     lines = [",".join(str(k) for k in domain.n_states), "MN {"]
     for weight, row in zip(network.weights.tolist(), network.features, strict=True):
-        parts = [f"{weight:.17g}"]
-        for literal in row:
-            v = int(domain.literal_variable[literal % n])
-            parts.append(f"{'+' if literal < n else '-'}v{v}_{literal % n - int(domain.base[v])}")
-        lines.append(" ".join(parts))
+        parts = [f"{'-' if is_negated else '+'}v{v}_{state}" for v, state, is_negated in split_literals(domain, row)]
+        lines.append(" ".join([f"{weight:.17g}", *parts]))
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def loads(text: str, name: str) -> MarkovNetwork:
+    """Read a network from the text of a ``.mn`` file; ``name`` is the file's, for messages."""
     return _Reader(text, name).read()
 
 
 class _Reader:
+    """Reads a ``.mn`` file line by line; errors name the line."""
+
     def __init__(self, text: str, name: str) -> None:
         self.lines = text.splitlines()
         self.name = name
@@ -130,7 +131,7 @@ class _Reader:
             if match is None:
                 raise self.fail(f"{token[:40]!r} is not a literal such as +v0_1")
             positive = self._literal(match[2], match[3])
-            self.known[token] = positive if match[1] == "+" else positive + self.domain.n_literals
+            self.known[token] = positive if match[1] == "+" else int(negate(self.domain, positive))
         return self.known[token]
 
     def _number(self, token: str) -> float:
@@ -147,7 +148,7 @@ class _Reader:
             raise self.fail(f"there is no variable {v}; the first line names {len(self.domain)}")
         if s >= self.domain.n_states[v]:
             raise self.fail(f"variable {v} has {self.domain.n_states[v]} states, so there is no state {s}")
-        return int(self.domain.base[v]) + s
+        return int(make_literal(self.domain, v, s))
 
     def _add(self, weight: float, literals: array[int]) -> None:
         self.literals.extend(literals)
@@ -229,7 +230,7 @@ class _Path:
 
     def _assume(self, literal: int, positive: bool) -> int:
         """1 if a literal was added, -1 if it contradicts what is known, 0 if it says nothing new."""
-        v = int(self.domain.literal_variable[literal])
+        v = int(get_variable(self.domain, literal))
         held, excluded = self.held.get(v), self.excluded.setdefault(v, set())
         if held is not None or literal in excluded:
             news = 0 if (held == literal) == positive else -1
@@ -237,7 +238,7 @@ class _Path:
             news = 1 if positive or len(excluded) + 1 < self.domain.n_states[v] else -1
         self.dead += news < 0
         if news > 0:
-            self.literals.append(literal if positive else literal + self.domain.n_literals)
+            self.literals.append(literal if positive else int(negate(self.domain, literal)))
             if positive:
                 self.held[v] = literal
             else:
@@ -251,7 +252,7 @@ class _Path:
         self.dead -= news < 0
         if news > 0:
             self.literals.pop()
-            v = int(self.domain.literal_variable[literal])
+            v = int(get_variable(self.domain, literal))
             if branch == 0:
                 del self.held[v]
             else:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from undirected.data.literals import is_literal
 from undirected.data.variables import Domain, Variable
 from undirected.errors import DataError, FormatError
 from undirected.features.feature_set import FeatureSet
@@ -20,6 +21,7 @@ MAX_VARIABLES = 1_000_000
 
 
 def dumps(network: MarkovNetwork) -> str:
+    """Write a network as JSON text."""
     variables = []
     for v in network.domain.variables:
         entry: dict[str, Any] = {"name": v.name, "states": list(v.states)}
@@ -41,6 +43,8 @@ def _weight_out(weight: float) -> float | str:
 
 
 def loads(text: str, name: str) -> MarkovNetwork:
+    """Read a network from JSON text; ``name`` is the file's, for messages."""
+
     def refuse(constant: str) -> float:
         raise FormatError(f"{name}: {constant} is not a weight; weights must be numbers")
 
@@ -96,7 +100,7 @@ def _features(rows: list[Any], domain: Domain, name: str) -> tuple[FeatureSet, A
                 flat = np.array(literals, dtype=np.int64)
             except OverflowError:
                 values = np.array([np.nan])
-            if np.isfinite(values).all() and (flat >= 0).all() and (flat < 2 * domain.n_literals).all():
+            if np.isfinite(values).all() and is_literal(domain, flat).all():
                 return FeatureSet.from_arrays(domain, start, flat), values
     return _features_one_by_one(rows, domain, name)
 
@@ -154,6 +158,6 @@ def _weight_in(value: Any, where: str) -> float:
 
 
 def _literal(value: Any, domain: Domain, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2 * domain.n_literals:
+    if isinstance(value, bool) or not isinstance(value, int) or not is_literal(domain, value):
         raise FormatError(f"{where}: {_shown(value)} is not one of the {domain.n_literals} literals or their negations")
     return value

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from undirected.data.literals import get_state, is_negated, make_literal
 from undirected.data.variables import MAX_STATES, Domain
 from undirected.errors import FormatError, FormatWarning
 from undirected.features.conjunction import format_feature
@@ -46,8 +47,8 @@ def _log_tables(network: MarkovNetwork) -> dict[Scope, Array]:
     """The sum of the weights of the features over each set of variables, one axis a variable; minus infinity where a rule is broken."""
     features, domain = network.features, network.domain
     variables = features.variables.tolist()
-    states = (features.literals % max(1, domain.n_literals) - domain.base[features.variables]).tolist()
-    positive = (features.literals < domain.n_literals).tolist()
+    states = get_state(domain, features.literals).tolist()
+    positive = (~is_negated(domain, features.literals)).tolist()
     tables: dict[Scope, Array] = {}
     rules: dict[Scope, tuple[Array, list[int]]] = {}  # how many features of weight plus infinity hold, and how many there are
     bounds = features.start.tolist()
@@ -286,7 +287,7 @@ def _features(logs: Array, entries: Array, first: Array, scopes: list[Scope], do
         row = np.searchsorted(members, factor[mine])
         for i in range(n):
             variable, stride = table[row, i, 0], table[row, i, 1]
-            literals[start[mine] + i] = domain.base[variable] + place[mine] // stride % domain.n_states[variable]
+            literals[start[mine] + i] = make_literal(domain, variable, place[mine] // stride % domain.n_states[variable])
     return start, literals, logs[which]
 
 
@@ -321,11 +322,11 @@ def loads_evidence(text: str, name: str, domain: Domain) -> list[str]:
         state = tokens.whole(f"a state of variable {v}", 0, int(domain.n_states[v]) - 1)
         if states.setdefault(v, state) != state:
             raise tokens.fail(f"variable {v} is in the states {states[v]} and {state} at once")
-    return [format_feature((int(domain.base[v]) + state,), domain) for v, state in states.items()]
+    return [format_feature((int(make_literal(domain, v, state)),), domain) for v, state in states.items()]
 
 
 def _refuse_samples(tokens: _Tokens, claimed: int) -> None:
-    """Raises: either there are several samples, or the numbers fit neither form of a file."""
+    """Raise, since there are several samples or the numbers fit neither form of a file."""
     n, at = len(tokens.tokens), 1
     for _ in range(claimed):
         size = tokens.tokens[at] if at < n else ""
