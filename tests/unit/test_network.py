@@ -11,7 +11,7 @@ import pytest
 from undirected import DataError, Dataset, Domain, FeatureError, FeatureSet, FormatError, MarkovNetwork, Variable, datasets, load
 from undirected.formats import libra, native, uai
 from undirected.network.edges import measure_edges
-from undirected.network.graph import layout
+from undirected.network.graph import place_nodes
 
 DOMAIN = Domain([Variable("smoker", ("no", "yes")), Variable("age", ("young", "middle", "old")), Variable("a=b & c", (" x", "!"))])
 
@@ -103,7 +103,7 @@ def test_graph_strengths_and_signs():
     assert graph.edges["smoker", "age"]["signed"] == 0.0
     assert set(graph) == {"smoker", "age", "a=b & c"}
     assert graph.number_of_edges() == 3
-    first, second = layout(graph), layout(model.graph())
+    first, second = place_nodes(graph), place_nodes(model.graph())
     assert all(np.array_equal(first[n], second[n]) for n in graph)
     assert network("smoker=yes & age=old", weights=[0.0]).graph().number_of_edges() == 0
 
@@ -115,10 +115,10 @@ def test_infinite_weights_in_edges():
 
 def test_variables_without_edges_stand_below_the_others():
     graph = network("smoker=yes & age=old").graph()
-    place = layout(graph)
+    place = place_nodes(graph)
     assert place["a=b & c"][1] < min(place["smoker"][1], place["age"][1])
     graph.add_nodes_from("uvwxyz")
-    place = layout(graph, columns=3)
+    place = place_nodes(graph, columns=3)
     assert len({place[n][1] for n in ("a=b & c", *"uvwxyz")}) == 3
     assert max(abs(x) for x, _ in place.values()) <= 1.01
 

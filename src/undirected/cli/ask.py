@@ -336,7 +336,7 @@ def _check_result(output: str | None, known: tuple[str, ...]) -> str:
 
     if output is None:
         return ""
-    suffix = formats.suffix_of(output, known)
+    suffix = formats.check_suffix(output, known)
     check_writable(output)
     return suffix
 

@@ -170,7 +170,7 @@ def convert(source: str, target: str, domain_from: str | None, as_json: bool, qu
     """Rewrite a network in another format; the suffixes decide (.json, .mn, .uai; .graphml to write only)."""
     from undirected import formats
 
-    formats.suffix_of(target, formats.WRITABLE)
+    formats.check_suffix(target, formats.WRITABLE)
     model = common.load_network(source, domain_from)
     model.save(target)
     if model.domain.named and target.lower().endswith((".mn", ".uai")):

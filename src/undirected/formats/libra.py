@@ -56,9 +56,11 @@ class _Reader:
         self.known: dict[str, int] = {}  # literals by their text
 
     def fail(self, message: str) -> FormatError:
+        """An error that names the line."""
         return FormatError(f"{self.name}, line {self.at}: {message}")
 
     def next_line(self, inside: str) -> str:
+        """The next line that is not empty; an error if there is none, ``inside`` what."""
         while self.at < len(self.lines):
             line = self.lines[self.at].strip()
             self.at += 1
@@ -67,17 +69,19 @@ class _Reader:
         raise self.fail(f"the file ends in the middle of {inside}; a closing }} is missing")
 
     def read(self) -> MarkovNetwork:
-        self.domain = self._schema(self.next_line("the header"))
+        """Read the whole file."""
+        self.domain = self._read_schema(self.next_line("the header"))
         if re.sub(r"\s+", " ", self.next_line("the header").upper()) not in ("MN {", "MN{"):
             raise self.fail("expected MN {")
-        self._block("the network", nested=True)
+        self._read_block("the network", nested=True)
         for rest in self.lines[self.at :]:
             self.at += 1
             if rest.strip():
                 raise self.fail(f"{rest.strip()[:40]!r} stands after the end of the network")
-        return MarkovNetwork(self._features(), self.weights)
+        return MarkovNetwork(self._build_features(), self.weights)
 
-    def _features(self) -> FeatureSet:
+    def _build_features(self) -> FeatureSet:
+        """All features that were read; an error names the line of the first that can never be true."""
         try:
             return FeatureSet.from_arrays(self.domain, np.array(self.ends), np.array(self.literals))
         except FeatureError:
@@ -89,7 +93,8 @@ class _Reader:
                     raise self.fail(str(error)) from None
             raise
 
-    def _schema(self, line: str) -> Domain:
+    def _read_schema(self, line: str) -> Domain:
+        """The numbers of states, with commas between them."""
         sizes = []
         for cell in line.split(","):
             if not (cell.strip().isascii() and cell.strip().isdigit() and len(cell.strip()) <= 12):
@@ -99,42 +104,45 @@ class _Reader:
                 raise self.fail(f"variable {len(sizes) - 1} has {sizes[-1]} states; between 1 and {MAX_STATES:,} are possible")
         return build_domain(sizes, f"{self.name}, line {self.at}")
 
-    def _block(self, what: str, nested: bool) -> None:
+    def _read_block(self, what: str, nested: bool) -> None:
+        """Features up to a closing brace; other blocks among them if they may be ``nested``."""
         while (line := self.next_line(what)) != "}":
             head = _BLOCK.match(line) if line[0] in "fFtT" else None
             if head is None:
-                self._feature(line)
+                self._read_feature(line)
             elif not nested:
                 raise self.fail(f"{head[1]} inside another block")
             elif head[1].lower() == "tree":
-                self._tree(line[head.end() :])
+                self._read_tree(line[head.end() :])
             elif line[head.end() :].strip():
                 raise self.fail(f"a new line is expected after {head[0]}")
             else:
-                self._block(f"a {head[1]} block", nested=False)
+                self._read_block(f"a {head[1]} block", nested=False)
 
-    def _feature(self, line: str) -> None:
+    def _read_feature(self, line: str) -> None:
+        """A weight, then literals."""
         tokens = line.split()
         if len(tokens) > 1 and tokens[0].isdigit() and _NUMBER.match(tokens[1]):
             tokens = tokens[1:]  # an id, which means nothing
-        weight = self._number(tokens[0])
+        weight = self._read_number(tokens[0])
         try:
             literals = [self.known[token] for token in tokens[1:]]
         except KeyError:
-            literals = [self._signed(token) for token in tokens[1:]]
-        self._add(weight, array("i", literals))
+            literals = [self._read_signed(token) for token in tokens[1:]]
+        self._add_feature(weight, array("i", literals))
 
-    def _signed(self, token: str) -> int:
+    def _read_signed(self, token: str) -> int:
         """A literal such as +v0_1, remembered because most come again."""
         if token not in self.known:
             match = _LITERAL.match(token)
             if match is None:
                 raise self.fail(f"{token[:40]!r} is not a literal such as +v0_1")
-            positive = self._literal(match[2], match[3])
+            positive = self._read_literal(match[2], match[3])
             self.known[token] = positive if match[1] == "+" else int(negate(self.domain, positive))
         return self.known[token]
 
-    def _number(self, token: str) -> float:
+    def _read_number(self, token: str) -> float:
+        """A weight."""
         if not _NUMBER.match(token):
             raise self.fail(f"{token[:40]!r} is not a weight")
         weight = float(token)
@@ -142,7 +150,8 @@ class _Reader:
             raise self.fail(f"{token[:40]!r} is too large for a weight; a rule has the weight inf or -inf")
         return weight
 
-    def _literal(self, variable: str, state: str) -> int:
+    def _read_literal(self, variable: str, state: str) -> int:
+        """The literal that says that a variable is in a state, both given as digits."""
         v, s = int(variable), int(state)
         if v >= len(self.domain):
             raise self.fail(f"there is no variable {v}; the first line names {len(self.domain)}")
@@ -150,7 +159,8 @@ class _Reader:
             raise self.fail(f"variable {v} has {self.domain.n_states[v]} states, so there is no state {s}")
         return int(make_literal(self.domain, v, s))
 
-    def _add(self, weight: float, literals: array[int]) -> None:
+    def _add_feature(self, weight: float, literals: array[int]) -> None:
+        """Keep a feature, unless the file has blown up to too many literals."""
         self.literals.extend(literals)
         if len(self.literals) > self.most_literals:
             raise self.fail(
@@ -161,13 +171,13 @@ class _Reader:
         self.weights.append(weight)
         self.line_of.append(self.at)
 
-    def _tree(self, rest: str) -> None:
-        """``(v0_1 T T)`` or a number; the first branch is where the test holds. Worked with a list, not by recursion."""
+    def _read_tree(self, rest: str) -> None:
+        """A tree: ``(v0_1 T T)`` or a number; the first branch is where the test holds. Worked with a list, not by recursion."""
         tokens = deque(_TREE_TOKEN.findall(rest))
         path = _Path(self.domain)
         started = False
         while True:
-            token = self._tree_token(tokens)
+            token = self._take_tree_token(tokens)
             if token == "}":
                 if path.tests or not started or tokens:
                     raise self.fail("a tree ends too early")
@@ -176,21 +186,22 @@ class _Reader:
                 raise self.fail(f"{token[:40]!r} stands after the end of a tree")
             started = True
             if token == "(":
-                match = _TEST.match(self._tree_token(tokens))
+                match = _TEST.match(self._take_tree_token(tokens))
                 if match is None:
                     raise self.fail("a test such as v0_1 is expected after (")
-                path.enter(self._literal(match[1], match[2]))
+                path.enter(self._read_literal(match[1], match[2]))
                 continue
             if token != ")":
-                weight = self._number(token)
+                weight = self._read_number(token)
                 if path.is_reachable:
-                    self._add(weight, path.literals)
+                    self._add_feature(weight, path.literals)
             elif not path.leave():
                 raise self.fail("a test in a tree needs exactly two branches")
             if path.tests and not path.turn():
                 raise self.fail("a test in a tree needs exactly two branches")
 
-    def _tree_token(self, tokens: deque[str]) -> str:
+    def _take_tree_token(self, tokens: deque[str]) -> str:
+        """The next word or bracket of a tree, from the next line if this one is used up."""
         while not tokens:
             tokens.extend(_TREE_TOKEN.findall(self.next_line("a tree")))
         return tokens.popleft()
@@ -209,6 +220,7 @@ class _Path:
 
     @property
     def is_reachable(self) -> bool:
+        """Whether the tests up to here can all come out so."""
         return self.dead == 0
 
     def enter(self, literal: int) -> None:
@@ -229,7 +241,7 @@ class _Path:
         return bool(self.tests) and self.tests.pop()[1] == 2
 
     def _assume(self, literal: int, positive: bool) -> int:
-        """1 if a literal was added, -1 if it contradicts what is known, 0 if it says nothing new."""
+        """Add what a branch says: 1 if a literal was added, -1 if it contradicts what is known, 0 if it says nothing new."""
         v = int(get_variable(self.domain, literal))
         held, excluded = self.held.get(v), self.excluded.setdefault(v, set())
         if held is not None or literal in excluded:

@@ -60,11 +60,13 @@ def find_wanted(reduced: ReducedNetwork, variables: Sequence[str] | None) -> lis
 
 
 def _make_answer(reduced: ReducedNetwork, wanted: list[int], p: Array, errors: Array, **how: Any) -> Answer:
+    """Put values and errors by literal under the names of variables and states."""
     how.setdefault("diagnostics", {})
     return Answer(name_values(reduced.domain, p, wanted), name_values(reduced.domain, errors, wanted), seconds=0.0, **how)
 
 
 def _answer_exactly(reduced: ReducedNetwork, wanted: list[int], method: str, work: Work) -> Answer:
+    """Sum out everything, or enumerate it."""
     if method == "enumeration":
         p, log_z = enumeration.find_marginals(reduced)
         why = "All states, one by one."
@@ -77,6 +79,7 @@ def _answer_exactly(reduced: ReducedNetwork, wanted: list[int], method: str, wor
 
 
 def _answer_approximately(reduced: ReducedNetwork, wanted: list[int], method: str, work: Work) -> Answer:
+    """Pass messages, or find the closest independent distribution."""
     if method == "mean-field":
         found = mean_field.approximate(reduced, work)
     else:

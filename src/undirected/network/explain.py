@@ -34,10 +34,12 @@ class Explanation:
     contributions: list[tuple[str, float]]
 
     def to_dict(self) -> dict[str, Any]:
+        """The fields under the names of the command line's ``--json``."""
         rows = [{"feature": text, "log_odds": value} for text, value in self.contributions]
         return {**self.__dict__, "contributions": rows}
 
     def to_text(self, limit: int | None = 20) -> str:
+        """A line for the sum, and one for each of the largest parts."""
         shown = self.contributions if limit is None else self.contributions[:limit]
         head = f"log odds of {self.variable}={self.state} against {self.against}: {self.log_odds:+.4f} (probability {self.probability:.4f})"
         lines = [head, *(f"  {value:+9.4f}  {text}" for text, value in shown)]

@@ -19,7 +19,7 @@ from undirected.features.feature_set import FeatureSet, protect
 from undirected.kernels import backend
 from undirected.kernels.types import Array
 from undirected.network.edges import find_joined_pairs
-from undirected.network.graph import markov_graph
+from undirected.network.graph import build_graph
 from undirected.work import MEMORY, count_cores
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class MarkovNetwork:
         keep = self.weights != 0
         return MarkovNetwork(self.features.subset(keep), self.weights[keep])
 
-    def _table(self, data: Any, what: str) -> Dataset:
+    def _read_complete(self, data: Any, what: str) -> Dataset:
+        """A table over the network's variables without missing cells."""
         table = read_data(data, domain=self.domain)
         table.require_complete(what)
         return table
@@ -97,7 +98,7 @@ class MarkovNetwork:
     def log_score(self, data: Any) -> Array:
         """The unnormalised log-probability of each row: the sum of the weights of its true features, minus infinity where a feature of
         infinite weight is broken; those that are kept add nothing."""
-        table = self._table(data, "scoring")
+        table = self._read_complete(data, "scoring")
         columns = pack(table.codes, self.domain.n_states)
         column_of = drop_negation(self.domain, self.features.literals).tolist()
         negated = is_negated(self.domain, self.features.literals).tolist()
@@ -116,7 +117,7 @@ class MarkovNetwork:
 
     def conditionals(self, data: Any, threads: int | None = None) -> Array:
         """P(variable = state | the rest of the row) for every row and literal: ``[rows][literals]``."""
-        table = self._table(data, "scoring")
+        table = self._read_complete(data, "scoring")
         problem = self._problem(table, threads)
         return np.asarray(problem.probabilities(self.stand_in_weights()[0], self.domain.n_literals, threads or count_cores()))
 
@@ -160,7 +161,7 @@ class MarkovNetwork:
 
     def pll_terms(self, data: Any, threads: int | None = None) -> tuple[Array, Array]:
         """Pseudo-log-likelihood by row (in the rows' order) and by variable (mean over rows)."""
-        table = self._table(data, "scoring")
+        table = self._read_complete(data, "scoring")
         distinct = table.distinct
         if not len(distinct):
             raise DataError(f"{table.source}: all rows have weight zero")
@@ -169,7 +170,7 @@ class MarkovNetwork:
         rows, variables = np.array(rows), np.array(variables)
         suspects = np.flatnonzero(rows < -hard / 2)  # they may break a rule
         for few in np.array_split(suspects, 1 + len(suspects) // 4096) if len(suspects) else ():
-            impossible = self._impossible(distinct.subset(few), threads)
+            impossible = self._find_impossible(distinct.subset(few), threads)
             rows[few[impossible.any(axis=1)]] = -np.inf
             variables[impossible.any(axis=0)] = -np.inf
         by_row = np.full(table.n_distinct, np.nan)
@@ -177,7 +178,7 @@ class MarkovNetwork:
         by_row[weight > 0] = rows
         return by_row[table.group], variables / distinct.total_weight
 
-    def _impossible(self, table: Dataset, threads: int | None) -> Array:
+    def _find_impossible(self, table: Dataset, threads: int | None) -> Array:
         """Which cells have probability zero given the rest of their row, since another state would break fewer rules:
         ``[rows][variables]``."""
         hard = np.isinf(self.weights)
@@ -316,7 +317,7 @@ class MarkovNetwork:
         higher states go together and a minus where they avoid each other; it is 0 where a variable has three or more states
         without an order.
         """
-        return markov_graph(self.features, self.weights)
+        return build_graph(self.features, self.weights)
 
     def summary(self, k: int = 10) -> str:
         """Sizes, degrees and the strongest features, as text."""

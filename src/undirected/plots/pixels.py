@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 
 def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int], top: int = 60) -> Figure:
-    """Left, the strongest interactions on the grid of pixels; right, images, below them the probability of each pixel given the
-    others, and the images completed from their upper halves: the probability of each lower pixel given all upper ones."""
+    """Draw a network over pixels, and what it makes of images.
+
+    Left, the strongest interactions on the grid of pixels; right, images, below them the probability of each pixel given the
+    others, and the images completed from their upper halves: the probability of each lower pixel given all upper ones.
+    """
     from matplotlib.figure import Figure
 
     rows, columns = shape

@@ -51,7 +51,7 @@ class Trace:
 
     def plot(self) -> Figure:
         """The score against time."""
-        from undirected.plots.trace import draw_trace
+        from undirected.plots import draw_trace
 
         return draw_trace(self)
 
