@@ -41,7 +41,7 @@ _HOMES = {
     "ParameterError": "undirected.errors",
     "PseudoLikelihood": "undirected.weights.pseudo_likelihood",
     "Stability": "undirected.evaluation.stability",
-    "Tuned": "undirected.weights.tuning",
+    "Tuned": "undirected.tuning.tune",
     "Unconverged": "undirected.errors",
     "UndirectedError": "undirected.errors",
     "Variable": "undirected.data.variables",
@@ -58,7 +58,7 @@ _HOMES = {
     "fit_weights": "undirected.weights.fit",
     "holdout": "undirected.data.splits",
     "read_data": "undirected.data.readers",
-    "tune": "undirected.weights.tuning",
+    "tune": "undirected.tuning.tune",
 }
 _MODULES = ("datasets", "plots")
 
@@ -150,9 +150,9 @@ if TYPE_CHECKING:
     from undirected.structure.dtsl import DTSL
     from undirected.structure.gssl import GSSL
     from undirected.structure.l1 import L1
+    from undirected.tuning.tune import Tuned, tune
     from undirected.weights.fit import WeightFit, fit_path, fit_weights
     from undirected.weights.pseudo_likelihood import PseudoLikelihood
-    from undirected.weights.tuning import Tuned, tune
 
 
 def load(path: str, domain: Domain | Dataset | MarkovNetwork | None = None) -> MarkovNetwork:

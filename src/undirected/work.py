@@ -45,6 +45,11 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Milestone(Event):
+    """An event that deserves a line of its own: a part of the work has come to a result."""
+
+
+@dataclass(frozen=True)
 class Counted(Event):
     """So many of so many parts of a job are done."""
 
@@ -142,16 +147,14 @@ class Work:
         """The same work, with a part of the time that is left."""
         return self if not self.limited else replace(self.limit(part * self.left()), budget=part * self.budget)
 
-    def limit(self, seconds: float | None) -> Work:
-        """The same work, ending at most so many seconds from now (None changes nothing)."""
-        if seconds is None:
-            return self
+    def limit(self, seconds: float) -> Work:
+        """The same work, ending at most so many seconds from now."""
         seconds = max(0.0, seconds)
         return replace(self, deadline=min(self.deadline, self.clock() + seconds), budget=min(self.budget, seconds))
 
-    def extend(self, seconds: float | None) -> Work:
-        """The same work, ending exactly so many seconds from now, or never (None)."""
-        seconds = math.inf if seconds is None else max(0.0, seconds)
+    def extend(self, seconds: float = math.inf) -> Work:
+        """The same work, ending so many seconds from now, even if that is after the deadline; without a number, never."""
+        seconds = max(0.0, seconds)
         return replace(self, deadline=self.clock() + seconds, budget=seconds)
 
     def alone(self) -> Work:
@@ -161,6 +164,10 @@ class Work:
     def silent(self) -> Work:
         """The same work without a listener."""
         return replace(self, listener=_ignore)
+
+    def without_milestones(self) -> Work:
+        """The same work as a part of a larger one, which has milestones of its own."""
+        return replace(self, listener=lambda event: None if isinstance(event, Milestone) else self.listener(event))
 
     def emit(self, event: Event) -> None:
         """Tell the listener what happened."""

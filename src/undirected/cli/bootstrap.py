@@ -10,6 +10,7 @@ import click
 
 from undirected.cli import common, learners
 from undirected.structure.names import LEARNERS
+from undirected.work import StoppedBy
 
 EXAMPLES = """\b
 Examples:
@@ -74,10 +75,9 @@ def bootstrap(
     given = learners.build(ctx, algorithm, {**options, "time_budget": None}, False, seed)
     learner, table = given.make(), common.read_table(data, quiet, **given.reading)
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
-    with common.status_line(quiet, "learning from all rows ...") as show:
+    with common.follow_work(quiet, "learning from all rows ...") as screen:
         found = resample(
-            learner, table, n, n_dropping=n_dropping, level=level, seed=seed, threads=threads, time_budget=budget,
-            progress=show and (lambda done, total: show(f"sample {done:,} of {total:,}")),
+            learner, table, n, n_dropping=n_dropping, level=level, seed=seed, threads=threads, time_budget=budget, progress=screen,
         )  # fmt: skip
     edges = found.rows()
     if output is not None:
@@ -102,4 +102,4 @@ def bootstrap(
         "edges": edges, "features": found.rows("features"), "strength": found.rows("strength"), "note": found.note,
     }  # fmt: skip
     common.emit(report, as_json, str(found))
-    return {None: 0, "interrupt": common.EXIT_INTERRUPTED}.get(found.stopped_by, common.EXIT_EARLY)
+    return {None: 0, StoppedBy.INTERRUPT: common.EXIT_INTERRUPTED}.get(found.stopped_by, common.EXIT_EARLY)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from undirected.errors import Unconverged
+from undirected.work import Event, Milestone, StoppedBy
 
 if TYPE_CHECKING:
     from undirected.data.dataset import Dataset
     from undirected.network.network import MarkovNetwork
-    from undirected.structure.search import Trace
     from undirected.weights.fit import WeightFit
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -241,33 +241,27 @@ def status_line(quiet: bool, first: str) -> Iterator[Callable[[str], None] | Non
         yield status.update
 
 
-class Progress:
-    """A line on the terminal that follows the solver, and the search before it."""
+class Screen:
+    """The listener of the command line: milestones become lines, other events follow each other in one line of a terminal."""
 
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self.show = show
+    def __init__(self, quiet: bool, show: Callable[[str], None] | None) -> None:
+        self.quiet, self.show = quiet, show
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Progress:
-        return self  # learners are cloned; the line on the terminal is one
+    def __deepcopy__(self, memo: dict[int, Any]) -> Screen:
+        return self  # learners are cloned; the screen is one
 
-    def __call__(self, iteration: int, objective: float, violation: float) -> None:
-        self.show(f"weights: step {iteration}, objective {objective:,.2f}, violation {violation:.1e}")
-
-    def counting(self, what: str, done: int, n: int) -> None:
-        self.show(f"{what}: {done:,} of {n:,}")
-
-    def searching(self, trace: Trace) -> None:
-        point = trace.points[-1]
-        self.show(
-            f"search: {point.n_moves:,} moves, {point.n_features:,} features, score {point.score:,.1f}, {trace.n_scored:,} candidates"
-        )
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Milestone):
+            remark(str(event), self.quiet)
+        elif self.show is not None:
+            self.show(str(event))
 
 
 @contextmanager
-def solver_progress(quiet: bool) -> Iterator[Progress | None]:
-    """A line on the terminal that follows the work; None where nobody would see it."""
-    with status_line(quiet, "preparing ...") as show:
-        yield None if show is None else Progress(show)
+def follow_work(quiet: bool, first: str = "preparing ...") -> Iterator[Screen]:
+    """A listener that draws the events of long work on standard error."""
+    with status_line(quiet, first) as show:
+        yield Screen(quiet, show)
 
 
 @contextmanager
@@ -279,7 +273,7 @@ def without_early_warnings() -> Iterator[None]:
 
 
 def exit_code(fit: WeightFit) -> int:
-    return {"tolerance": 0, "interrupt": EXIT_INTERRUPTED}.get(fit.stopped_by, EXIT_EARLY)
+    return {StoppedBy.TOLERANCE: 0, StoppedBy.INTERRUPT: EXIT_INTERRUPTED}.get(fit.stopped_by, EXIT_EARLY)
 
 
 def describe_fit(fit: WeightFit) -> str:

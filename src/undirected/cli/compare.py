@@ -79,17 +79,17 @@ def compare(
     else:
         names = [name.strip() for name in learners.split(",") if name.strip()]
         found = comparison.compare(
-            _made(names, bins=bins, missing=missing, memory=memory),
-            _tables(_named(datasets), {**reading, "missing": missing, "bins": bins}, quiet),
+            _build_learners(names, bins=bins, missing=missing, memory=memory),
+            _read_tables(_list_datasets(datasets), {**reading, "missing": missing, "bins": bins}, quiet),
             grid="paper" if paper_grids else "quick",
-            sizes=_shares(sizes),
+            sizes=_read_shares(sizes),
             folder=output,
             jobs=jobs,
             threads=threads,
             time_budget=time_budget,
             cmll_splits=cmll_splits,
             seed=seed,
-            progress=lambda done, total, row: common.remark(f"{done}/{total}  {_told(row)}", quiet),
+            progress=common.Screen(quiet, None),
         )
         if output:
             wrote = ", ".join(str(Path(output) / name) for name in ("results.json", "results.csv", "results.md"))
@@ -107,14 +107,14 @@ def compare(
     return 0 if all(row["complete"] for row in found.rows) else common.EXIT_EARLY
 
 
-def _made(names: list[str], **params: Any) -> dict[str, Any]:
+def _build_learners(names: list[str], **params: Any) -> dict[str, Any]:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise click.UsageError(f"--learners names {twice[0]} twice")
     return {name: learner_class(name)(**params) for name in names}
 
 
-def _named(datasets: str) -> list[str]:
+def _list_datasets(datasets: str) -> list[str]:
     from undirected.data import catalog
 
     if datasets.strip() == "all":
@@ -125,26 +125,18 @@ def _named(datasets: str) -> list[str]:
     return [name.strip() for name in datasets.split(",") if name.strip()]
 
 
-def _tables(names: list[str], reading: dict[str, Any], quiet: bool) -> dict[str, Any]:
+def _read_tables(names: list[str], reading: dict[str, Any], quiet: bool) -> dict[str, Any]:
     """The data sets by name: those that bring their splits as they are, other tables read with the options given."""
     from undirected.data.catalog import has_splits
 
     return {name: name if has_splits(name) else common.read_table(name, quiet, unknown="error", **reading) for name in names}
 
 
-def _shares(text: str) -> list[float]:
+def _read_shares(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise click.UsageError(f"--sizes {text!r}: numbers between 0 and 1 with commas between them, such as 0.1,0.3,1") from None
-
-
-def _told(row: dict[str, Any]) -> str:
-    name = f"{row['dataset']} {row['learner']}" + (f" on {row['fraction']:g} of the rows" if row["fraction"] != 1 else "")
-    if "error" in row:
-        return f"{name}: failed: {row['error']}"
-    conditional = f", NCMLL {row['ncmll']:.4f}" if row.get("ncmll") is not None else ""
-    return f"{name}: test NPLL {row['npll']:.4f}{conditional}, {row['seconds']:.1f} s, {row['n_settings']} settings"
 
 
 def _draw(results: Comparison, folder: Path, quiet: bool) -> None:

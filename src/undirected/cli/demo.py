@@ -34,7 +34,7 @@ def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bo
     check_writable(picture)
     train, test = datasets.load("digits"), datasets.load("digits", "test")
     common.remark(f"learning from {len(train):,} handwritten digits, {len(train.domain)} pixels each ...", quiet)
-    with common.solver_progress(quiet) as progress:
+    with common.follow_work(quiet) as progress:
         learner = GSSL(n_generated=200_000, threshold=2, l1=1, sd=1, prune=True, threads=threads, progress=progress).fit(train)
     network = learner.network_
     floor = fit_weights(FeatureSet.atomic(train.domain), train, threads=threads).network()

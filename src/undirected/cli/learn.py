@@ -9,6 +9,7 @@ import click
 
 from undirected.cli import common, learners
 from undirected.structure.names import LEARNERS
+from undirected.work import StoppedBy, Work
 
 if TYPE_CHECKING:
     from undirected.data.dataset import Dataset
@@ -93,8 +94,8 @@ def learn(
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
     report: dict[str, Any] = {"algorithm": algorithm}
     lines: list[str] = []
-    with common.solver_progress(quiet) as progress, common.without_early_warnings():
-        task = Task(given, table, held_out, seed, quiet, report, lines, check=valid != "none", progress=progress)
+    with common.follow_work(quiet) as screen, common.without_early_warnings():
+        task = Task(given, table, held_out, seed, quiet, report, lines, check=valid != "none", screen=screen)
         if algorithm == "auto":
             learner = task.choose()
         elif tuning:
@@ -139,24 +140,21 @@ class Task:
     report: dict[str, Any]
     lines: list[str]
     check: bool
-    progress: Any
+    screen: common.Screen
     judged: tuple[Any, Dataset, Dataset] | None = None  # a network and the rows it was learned from and is judged on
 
     def learn(self) -> Any:
         """The learner with its settings, on all rows."""
-        learner = self.given.make(self.progress, 0.6 if self.check and self.held_out is None else 1.0)
+        learner = self.given.make(self.screen, 0.6 if self.check and self.held_out is None else 1.0)
         learner.fit(self.table)
         return learner
 
     def tune(self, grid: str, ledger: str | None) -> Any:
         """The learner with the settings that do best on the rows held out."""
-        from undirected.weights.tuning import tune
+        from undirected.tuning.tune import tune
 
-        def told(done: int, tried: int, best: dict[str, Any]) -> None:
-            common.remark(f"{done} structures, {tried} settings: best validation PLL {best['valid_pll']:.6f}", self.quiet)
-
-        train, valid = self._apart()
-        tuned = tune(self.given.make(self.progress), grid, train, valid, ledger=ledger, progress=told)
+        train, valid = self._set_apart()
+        tuned = tune(self.given.make(self.screen), grid, train, valid, ledger=ledger)
         self.report |= {"settings": tuned.settings, "tried": tuned.rows, "complete": tuned.complete}
         if not tuned.complete:
             self.lines.append("the search ended before all settings were tried")
@@ -166,41 +164,38 @@ class Task:
 
     def choose(self) -> Any:
         """The best of a few learners, learned again from all rows."""
-        from undirected.structure.automatic import BUDGET, LAST, choose_learner
+        from undirected.tuning.automatic import DEFAULT_SECONDS, RELEARN_SHARE, choose_learner
 
         params = self.given.params
-        budget = params.pop("time_budget") or BUDGET
+        budget = params.pop("time_budget") or DEFAULT_SECONDS
         if self.held_out is None and len(self.table) < FEW_ROWS:
-            return self._learn_from_few(params | {"time_budget": budget, "progress": self.progress})
-        train, valid = self._apart()
-
-        def told(name: str, score: float, seconds: float) -> None:
-            common.remark(f"{name}: held-out PLL {score:.6f}, {seconds:.1f} s", self.quiet)
-
-        chosen = choose_learner(train, valid, time_budget=budget, progress=told, **params)
+            return self._learn_from_few(params | {"time_budget": budget, "progress": self.screen})
+        train, valid = self._set_apart()
+        work = Work.start(params["threads"], params["memory"], budget, progress=self.screen)
+        chosen = choose_learner(train, valid, work, **params)
         settings = chosen.tuned.settings
         self.report |= {"chosen": chosen.name, "settings": settings, "scores": chosen.scores, "complete": chosen.complete}
         self.lines.append(f"chosen: {chosen.name}, " + ", ".join(f"{name} {value}" for name, value in settings.items()))
         self.judged = (chosen.tuned.learner.network_, train, valid)
         learner = chosen.tuned.learner
         if chosen.interrupted:
-            learner.fit_.stopped_by = "interrupt"
+            learner.fit_.stopped_by = StoppedBy.INTERRUPT
         elif train is not self.table:
-            learner = type(learner)(**learner.get_params()).set_params(time_budget=LAST * budget, progress=self.progress)
+            learner = type(learner)(**learner.get_params()).set_params(time_budget=RELEARN_SHARE * budget, progress=self.screen)
             learner.fit(self.table, start=chosen.tuned.fit)
         return learner
 
     def _learn_from_few(self, params: dict[str, Any]) -> Any:
-        from undirected.structure.automatic import candidates
         from undirected.structure.names import learner_class
+        from undirected.tuning.automatic import list_candidates
 
-        name = "all-pairs" if "all-pairs" in candidates(self.table) else "chow-liu"
+        name = "all-pairs" if "all-pairs" in list_candidates(self.table) else "chow-liu"
         self.lines.append(f"{len(self.table)} rows are too few to set some aside: {name} with a strong penalty, unchecked")
         self.report["chosen"] = name
         self.check = False
         return learner_class(name)(**params, l1=5.0).fit(self.table)
 
-    def _apart(self) -> tuple[Dataset, Dataset]:
+    def _set_apart(self) -> tuple[Dataset, Dataset]:
         """The rows to learn from while settings are compared, and those to compare them on."""
         from undirected.data.splits import holdout
 
@@ -211,23 +206,23 @@ class Task:
         from undirected.evaluation.held_out import judge
 
         self.report |= {"held_out_pll": None, "independent_pll": None}
-        if not self.check or len(self.table) < FEW_ROWS or learner.fit_.stopped_by == "interrupt":
+        if not self.check or len(self.table) < FEW_ROWS or learner.fit_.stopped_by is StoppedBy.INTERRUPT:
             return
         if self.judged is None:
-            train, valid = self._apart()
+            train, valid = self._set_apart()
             network = learner.network_
             if train is not self.table:
                 common.remark("checking: learning once more without a tenth of the rows (--valid none leaves this out)", self.quiet)
-                again = self.given.make(self.progress, 0.4).set_params(**self.given.without_files)
+                again = self.given.make(self.screen, 0.4).set_params(**self.given.without_files)
                 again.fit(train)
-                if again.fit_.stopped_by == "interrupt":
+                if again.fit_.stopped_by is StoppedBy.INTERRUPT:
                     self.lines.append("interrupted: the network was not checked on held-out rows")
                     return
                 network = again.network_
             self.judged = (network, train, valid)
         found = judge(*self.judged, threads=learner.threads)
         self.report |= {"held_out_pll": found.network, "independent_pll": found.independent}
-        self.lines.append(found.told(chosen_here="chosen" in self.report or "tried" in self.report))
+        self.lines.append(found.describe(chosen_here="chosen" in self.report or "tried" in self.report))
 
 
 def _details(learner: Any, lines: list[str]) -> dict[str, Any]:
@@ -301,7 +296,7 @@ def weights(
         chosen = network.features
         start = network.weights if warm_start else None
         table = common.read_table(data, quiet, domain=network.domain, **common.known_domain_options(reading))
-    with common.solver_progress(quiet) as progress, common.without_early_warnings():
+    with common.follow_work(quiet) as screen, common.without_early_warnings():
         fit = fit_weights(
             chosen,
             table,
@@ -312,7 +307,7 @@ def weights(
             threads=threads,
             memory=memory,
             time_budget=time_budget,
-            progress=progress,
+            progress=screen,
             solver=solver,
         )
     report = fit.report()

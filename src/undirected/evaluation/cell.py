@@ -24,12 +24,13 @@ from undirected.data.dataset import Dataset
 from undirected.data.splits import holdout
 from undirected.errors import DataError, UndirectedError
 from undirected.evaluation.cmll import cmll
-from undirected.store import write_whole
-from undirected.weights.ledger import digest
-from undirected.weights.tuning import lasting_params, search, settings_of, settle
+from undirected.store import OwnedFile
+from undirected.structure.learner import Grid, Learner, describe_params
+from undirected.tuning.run import Tuning
+from undirected.tuning.settle import choose_settings
 
 CMLL_BURN_IN, CMLL_SWEEPS = 100, 1000  # as in gssl-2012
-LENGTH = 8  # bytes before the job that tell how long it is
+HEADER_BYTES = 8  # before the job on standard input: how long it is
 
 
 @dataclass
@@ -47,8 +48,8 @@ class Job:
     """What a cell is made of, and where its row, its ledger and its network go."""
 
     label: str
-    learner: Any
-    grid: dict[str, list[Any]]
+    learner: Learner
+    grid: Grid
     tables: Tables
     fraction: float
     seed: int
@@ -64,13 +65,18 @@ class Job:
             "label": self.label,
             "dataset": self.tables.name,
             "learner": f"{type(self.learner).__module__}.{type(self.learner).__qualname__}",
-            "params": lasting_params(self.learner),
+            "params": describe_params(self.learner),
             "grid": json.loads(json.dumps(self.grid)),
-            "tables": [digest(table) for table in (self.tables.train, self.tables.valid, self.tables.test)],
+            "tables": [table.digest() for table in (self.tables.train, self.tables.valid, self.tables.test)],
             "fraction": self.fraction,
             "seed": self.seed,
             "refine": self.refine,
         }
+
+    @property
+    def file(self) -> OwnedFile:
+        """Where the row is kept with what it was made of."""
+        return OwnedFile(self.row_file, self.identity(), "a finished cell", "identity")
 
     def failure(self, why: str) -> dict[str, Any]:
         """The row of a cell that could not be filled."""
@@ -79,13 +85,13 @@ class Job:
 
 def run(job: Job) -> dict[str, Any]:
     """Tune on the training and validation rows, score the test rows once; a cell that lacks its CMLL only is not tuned again."""
-    row = tuned_before(job)
+    row = find_tuned(job)
     if row is None:
-        row = tune(job)
+        row = fill(job)
         keep(job, row)
-    if not scored(job, row):
+    if not is_scored(job, row):
         try:
-            row.update(conditional_scores(job))
+            row.update(score_conditionals(job))
         except (UndirectedError, MemoryError) as error:  # what was tuned is not lost
             row["cmll_error"] = str(error) or type(error).__name__
     return row
@@ -93,31 +99,31 @@ def run(job: Job) -> dict[str, Any]:
 
 def keep(job: Job, row: dict[str, Any]) -> None:
     """Write the row with what it was made of."""
-    write_whole(job.row_file, json.dumps({"identity": job.identity(), "row": row}, indent=1) + "\n")
+    job.file.save({"row": row})
 
 
-def scored(job: Job, row: dict[str, Any]) -> bool:
+def is_scored(job: Job, row: dict[str, Any]) -> bool:
     """Whether a row has the CMLL that was asked for."""
     return not job.splits or (row.get("cmll_splits"), row.get("cmll_sweeps")) == (job.splits, CMLL_SWEEPS)
 
 
-def tuned_before(job: Job) -> dict[str, Any] | None:
+def find_tuned(job: Job) -> dict[str, Any] | None:
     """The row of a cell, with or without CMLL, if it is there with its network and was made of the same things."""
-    try:
-        found = json.loads(job.row_file.read_text("utf8"))
-        identity, row = found["identity"], dict(found["row"])
-    except FileNotFoundError:
+    found = job.file.load_own()
+    if found is None:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{job.row_file} is not a finished cell ({error}); delete it") from None
-    return row if identity == job.identity() and job.network_file.exists() and "error" not in row else None
+    row = found.get("row")
+    if not isinstance(row, dict):
+        raise DataError(f"{job.row_file} is not a finished cell (it has no row); delete it")
+    row.setdefault("n_variables", len(job.tables.train.domain))  # older files do not tell
+    return row if job.network_file.exists() and "error" not in row else None
 
 
-def conditional_scores(job: Job) -> dict[str, Any]:
+def score_conditionals(job: Job) -> dict[str, Any]:
     """CMLL of the test rows: its mean over splits of the variables into four groups, its spread, and the sampling error of the mean."""
     network = formats.load(job.network_file)
     began = time.monotonic()
-    options = {"burn_in": CMLL_BURN_IN, "sweeps": CMLL_SWEEPS, "threads": job.learner.threads}
+    options: dict[str, Any] = {"burn_in": CMLL_BURN_IN, "sweeps": CMLL_SWEEPS, "threads": job.learner.threads}
     found = [cmll(network, job.tables.test, seed=seed, **options) for seed in range(job.splits)]
     values = np.array([score.value for score in found])
     n = len(network.domain)
@@ -133,15 +139,17 @@ def conditional_scores(job: Job) -> dict[str, Any]:
     }
 
 
-def tune(job: Job) -> dict[str, Any]:
+def fill(job: Job) -> dict[str, Any]:
     """Choose settings by the validation rows, keep the network, and score the test rows by PLL."""
     train = job.tables.train
     if job.fraction < 1:  # with one seed a smaller share is part of a larger
         train = holdout(train, job.fraction, job.seed)[1]
-    found = search(job.learner, job.grid, train, job.tables.valid, job.ledger).unless_interrupted()
-    best, fit = settle(job.learner, found, train, job.tables.valid, job.refine)
+    work = job.learner.start_work()
+    found, choice = choose_settings(Tuning(job.learner, job.grid, train, job.tables.valid, work, job.ledger), job.refine)
+    found.unless_interrupted()
+    fit = choice.fit
     network = fit.network(prune=True)
-    pll = network.pll(job.tables.test, job.learner.threads)
+    pll = network.pll(job.tables.test, work.threads)
     network.save(job.network_file)
     used = fit.weights != 0
     return {
@@ -149,7 +157,8 @@ def tune(job: Job) -> dict[str, Any]:
         "dataset": job.tables.name,
         "npll": pll / len(train.domain),
         "pll": pll,
-        "valid_pll": best["valid_pll"],
+        "n_variables": len(train.domain),
+        "valid_pll": choice.trial.valid_pll,
         "n_features": len(fit.features),
         "n_nonzero": fit.n_nonzero,
         "mean_length": float(fit.features.lengths[used].mean()) if used.any() else 0.0,
@@ -157,8 +166,8 @@ def tune(job: Job) -> dict[str, Any]:
         "weights_seconds": found.weights_seconds,
         "seconds": found.seconds,
         "peak_bytes": peak_bytes(),
-        "settings": settings_of(best),
-        "n_settings": len(found.rows),
+        "settings": choice.trial.settings,
+        "n_settings": len(found.trials),
         "complete": found.complete,
         "converged": fit.converged,
         "fraction": job.fraction,
@@ -193,7 +202,7 @@ def _leave_with_parent() -> None:
 
 def main() -> int:
     """Run the job on standard input; the row file holds the row, or the error."""
-    size = int.from_bytes(sys.stdin.buffer.read(LENGTH), "little")
+    size = int.from_bytes(sys.stdin.buffer.read(HEADER_BYTES), "little")
     job: Job = pickle.loads(sys.stdin.buffer.read(size))
     _leave_with_parent()
     try:

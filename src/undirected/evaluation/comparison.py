@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,33 @@ from undirected.data.splits import holdout
 from undirected.errors import DataError, ParameterError
 from undirected.evaluation.cell import Job, Tables
 from undirected.evaluation.results import Comparison, with_published
-from undirected.evaluation.runs import Row, Work, file_name, finished, locked
+from undirected.evaluation.runs import CellRunner, Row, find_finished, lock_folder, make_file_name
 from undirected.store import check_writable
 from undirected.structure.learner import Learner
 from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
-from undirected.weights.tuning import check_grid
-from undirected.work import count_cores
+from undirected.tuning.grids import check_grid
+from undirected.work import Listener, Milestone, Work, count_cores
 
 QUICK_TOL = 1e-3  # of weights under the quick grids, in searches too; scores move little
 VALID_SHARE, TEST_SHARE = 0.1, 0.15  # of a table that comes without splits, as in the papers
+
+
+@dataclass(frozen=True)
+class CellFilled(Milestone):
+    """One more cell of a comparison is filled, or has failed; ``row`` is what there is to tell of it."""
+
+    done: int
+    total: int
+    row: Row
+
+    def __str__(self) -> str:
+        row = self.row
+        name = f"{row['dataset']} {row['learner']}" + (f" on {row['fraction']:g} of the rows" if row["fraction"] != 1 else "")
+        if "error" in row:
+            return f"{self.done}/{self.total}  {name}: failed: {row['error']}"
+        conditional = f", NCMLL {row['ncmll']:.4f}" if row.get("ncmll") is not None else ""
+        scores = f"test NPLL {row['npll']:.4f}{conditional}, {row['seconds']:.1f} s, {row['n_settings']} settings"
+        return f"{self.done}/{self.total}  {name}: {scores}"
 
 
 def compare(
@@ -37,7 +56,7 @@ def compare(
     time_budget: float | None = None,
     cmll_splits: int = 1,
     seed: int = 0,
-    progress: Callable[[int, int, Row], None] | None = None,
+    progress: Listener | None = None,
 ) -> Comparison:
     """Tune every learner on every data set, and score the test rows once.
 
@@ -68,7 +87,7 @@ def compare(
     cmll_splits
         Random splits of the variables for which the test rows' CMLL is measured (see `cmll`); 0 leaves it out.
     progress
-        Called as ``progress(cells done, cells, row)``.
+        Called with a ``CellFilled`` after every cell.
 
     Examples
     --------
@@ -79,16 +98,16 @@ def compare(
     """
     _check(sizes, jobs, cmll_splits)
     quick = grid == "quick"
-    makers = _labelled_learners(learners)
+    makers = _label_learners(learners)
     for learner in makers.values():
         budget = learner.time_budget if time_budget is None else time_budget
         tol = max(learner.tol, QUICK_TOL) if quick else learner.tol
         learner.set_params(threads=threads or max(1, count_cores() // jobs), time_budget=budget, tol=tol)
-    grids = _grids(grid, makers)
-    tables = _labelled_tables(datasets, seed, makers)
+    grids = _choose_grids(grid, makers)
+    tables = _label_tables(datasets, seed, makers)
     with tempfile.TemporaryDirectory() if folder is None else contextlib.nullcontext(folder) as place:
         target = Path(place)
-        _make(target)
+        _make_folders(target)
         lanes = [
             [
                 Job(label, made, grids[label], each, size, seed, *_places(target, each.name, label, size), cmll_splits, not quick)
@@ -97,8 +116,8 @@ def compare(
             for each in tables
             for size in dict.fromkeys(sizes)
         ]
-        with locked(target) as lock:
-            return _filled(lanes, target, jobs, lock, progress)
+        with lock_folder(target) as lock:
+            return _fill_cells(lanes, target, jobs, lock, Work.start(progress=progress))
 
 
 def _check(sizes: Sequence[float], jobs: int, cmll_splits: int) -> None:
@@ -111,11 +130,10 @@ def _check(sizes: Sequence[float], jobs: int, cmll_splits: int) -> None:
         raise ParameterError(f"sizes are shares of the training rows above 0 and at most 1, not {bad or 'nothing'}")
 
 
-def _filled(
-    lanes: list[list[Job]], target: Path, jobs: int, lock: int | None, progress: Callable[[int, int, Row], None] | None
-) -> Comparison:
+def _fill_cells(lanes: list[list[Job]], target: Path, jobs: int, lock: int | None, work: Work) -> Comparison:
+    """Run the cells that are missing, and write the results after each."""
     order = [job for lane in lanes for job in lane]
-    rows = {id(job): with_published(row) for job in order if (row := finished(job)) is not None}
+    rows = {id(job): with_published(row) for job in order if (row := find_finished(job)) is not None}
     by_name = {(job.label, job.tables.name, job.fraction): id(job) for job in order}
 
     def so_far(complete: bool) -> Comparison:
@@ -123,16 +141,15 @@ def _filled(
         found.save(target)
         return found
 
-    def tell(row: Row) -> None:
+    def report(row: Row) -> None:
         row = with_published(row)
         rows[by_name[row["learner"], row["dataset"], row["fraction"]]] = row
         so_far(len(rows) == len(order))
-        if progress is not None:
-            progress(len(rows), len(order), row)
+        work.emit(CellFilled(len(rows), len(order), row))
 
     todo = [missing for lane in lanes if (missing := [job for job in lane if id(job) not in rows])]
     try:
-        Work(todo, tell, lock).run(min(jobs, len(todo)))
+        CellRunner(todo, report, lock).run(min(jobs, len(todo)))
     except KeyboardInterrupt:
         if not rows:
             raise
@@ -140,7 +157,7 @@ def _filled(
     return so_far(True)
 
 
-def _make(target: Path) -> None:
+def _make_folders(target: Path) -> None:
     try:
         for part in ("cells", "ledgers", "networks"):
             (target / part).mkdir(parents=True, exist_ok=True)
@@ -151,11 +168,11 @@ def _make(target: Path) -> None:
 
 def _places(target: Path, dataset: str, label: str, size: float) -> tuple[Path, Path, Path]:
     parts = (dataset,) if size == 1 else (dataset, repr(size))
-    cell = f"{file_name(*parts, label)}.json"
-    return target / "cells" / cell, target / "ledgers" / f"{file_name(*parts)}.jsonl", target / "networks" / cell
+    cell = f"{make_file_name(*parts, label)}.json"
+    return target / "cells" / cell, target / "ledgers" / f"{make_file_name(*parts)}.jsonl", target / "networks" / cell
 
 
-def _labelled_learners(learners: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+def _label_learners(learners: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(learners, str):
         learners = [learners]
     pairs = list(learners.items()) if isinstance(learners, Mapping) else [(_label(given), given) for given in learners]
@@ -176,7 +193,7 @@ def _label(given: Any) -> str:
     return given if isinstance(given, str) else (given if isinstance(given, type) else type(given)).__name__
 
 
-def _grids(grid: str | Mapping[str, Any], makers: dict[str, Any]) -> dict[str, dict[str, list[Any]]]:
+def _choose_grids(grid: str | Mapping[str, Any], makers: dict[str, Any]) -> dict[str, dict[str, list[Any]]]:
     if not isinstance(grid, str):
         unknown = [label for label in grid if label not in makers]
         if unknown:
@@ -184,7 +201,7 @@ def _grids(grid: str | Mapping[str, Any], makers: dict[str, Any]) -> dict[str, d
     return {label: check_grid(made, grid if isinstance(grid, str) else grid.get(label, "quick")) for label, made in makers.items()}
 
 
-def _labelled_tables(datasets: Iterable[Any] | Mapping[str, Any], seed: int, makers: dict[str, Any]) -> list[Tables]:
+def _label_tables(datasets: Iterable[Any] | Mapping[str, Any], seed: int, makers: dict[str, Any]) -> list[Tables]:
     if isinstance(datasets, str):
         datasets = [datasets]
     if isinstance(datasets, Mapping):
@@ -202,10 +219,10 @@ def _labelled_tables(datasets: Iterable[Any] | Mapping[str, Any], seed: int, mak
         raise ParameterError("the learners differ in bins or missing; a comparison reads each table one way for all")
     bins, missing = ways.pop()
     how = {"bins": bins, "missing": missing}
-    return [_tables(name, given, seed, how) for name, given in pairs]
+    return [_read_tables(name, given, seed, how) for name, given in pairs]
 
 
-def _tables(name: str, given: Any, seed: int, how: dict[str, Any]) -> Tables:
+def _read_tables(name: str, given: Any, seed: int, how: dict[str, Any]) -> Tables:
     from undirected.data.catalog import has_splits
 
     if isinstance(given, str | os.PathLike) and has_splits(os.fspath(given)):

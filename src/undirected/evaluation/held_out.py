@@ -33,7 +33,7 @@ class Judgement:
         """Whether the network is clearly better."""
         return self.joins and self.clear and self.network > self.independent
 
-    def told(self, chosen_here: bool = False) -> str:
+    def describe(self, chosen_here: bool = False) -> str:
         """A sentence; the scores flatter a little where the settings were chosen on these rows."""
         flattered = " (settings were chosen on these rows, which flatters a little)" if chosen_here else ""
         scores = f"held-out PLL {self.network:.4f} on {self.rows:,} rows{flattered}; independent variables {self.independent:.4f}"

@@ -20,7 +20,7 @@ from undirected.evaluation.runs import Row
 from undirected.evaluation.significance import mean_ranks, wilcoxon_p
 from undirected.kernels.types import Array
 from undirected.store import write_whole
-from undirected.weights.tuning import aligned
+from undirected.tuning.tune import align_columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,11 +151,11 @@ class Comparison:
         for metric in self.metrics:
             head, lines = self.table(metric)
             plain = [[text + (" *" if best else "") for text, best in line] for line in lines]
-            shown = aligned([head, *plain, *self.summary(metric)])
+            shown = align_columns([head, *plain, *self.summary(metric)])
             for k, line in enumerate(lines, 1):
                 for text, best in line:
                     shown[k] = shown[k].replace(text + " *", mark(text + " *")) if best else shown[k]
-            blocks += [shown, aligned(self.p_table(metric)) if self.p_table(metric) else []]
+            blocks += [shown, align_columns(self.p_table(metric)) if self.p_table(metric) else []]
         blocks.append(self.notes())
         return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -229,7 +229,7 @@ def with_published(row: Row) -> Row:
         if values and metric == "npll":
             row["published_source"] = values[0].source
     if row["published_ncmll"] is None and row["published_cmll"] is not None:  # papers that print sums over variables
-        row["published_ncmll"] = row["published_cmll"] / round(row["pll"] / row["npll"])
+        row["published_ncmll"] = row["published_cmll"] / row["n_variables"]
     return row
 
 

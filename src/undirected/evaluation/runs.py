@@ -17,27 +17,26 @@ from pathlib import Path
 from typing import Any
 
 from undirected.errors import DataError, ParameterError
-from undirected.evaluation.cell import LENGTH, Job, scored, tuned_before
+from undirected.evaluation.cell import HEADER_BYTES, Job, find_tuned, is_scored
 
 Row = dict[str, Any]
-Told = Callable[[Row], None]
-SETTLE_SECONDS = 20.0  # how long the processes of a killed comparison may take to notice
+WAIT_FOR_PROCESSES = 20.0  # seconds that the processes of a killed comparison may take to notice
 
 
-def finished(job: Job) -> Row | None:
+def find_finished(job: Job) -> Row | None:
     """The row of a cell, if the folder holds it and it was made of the same things; failed cells are tried again."""
-    row = tuned_before(job)
-    return row if row is not None and scored(job, row) else None
+    row = find_tuned(job)
+    return row if row is not None and is_scored(job, row) else None
 
 
-class Work:
+class CellRunner:
     """Lanes of cells, several at a time, each cell in a process of its own; the cells of a lane, which share a ledger, run one
     after the other."""
 
-    def __init__(self, lanes: list[list[Job]], told: Told, lock: int | None) -> None:
+    def __init__(self, lanes: list[list[Job]], report: Callable[[Row], None], lock: int | None) -> None:
         self._waiting = iter(lanes)
-        self._told, self._lock = told, lock
-        self._guard = threading.RLock()  # around everything below, and around telling
+        self._report, self._lock = report, lock
+        self._guard = threading.RLock()  # around everything below, and around reporting
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
         self._trouble: BaseException | None = None
@@ -76,7 +75,7 @@ class Work:
                     with self._guard:
                         if self._stopped:
                             return
-                        self._told(row)
+                        self._report(row)
             except BaseException as error:
                 self._trouble = error
                 self._stop()
@@ -89,13 +88,13 @@ class Work:
         with self._guard:
             if self._stopped:
                 return job.failure("stopped")
-            process = _started(self._lock)
+            process = _start_process(self._lock)
             self._running.add(process)
         with process:
             assert process.stdin is not None
             assert process.stderr is not None
             with contextlib.suppress(BrokenPipeError):  # it ended before reading; its exit code tells more
-                process.stdin.write(len(content).to_bytes(LENGTH, "little") + content)
+                process.stdin.write(len(content).to_bytes(HEADER_BYTES, "little") + content)
                 process.stdin.flush()
             remarks = process.stderr.read().decode(errors="replace")
             code = process.wait()
@@ -110,7 +109,7 @@ class Work:
         return job.failure(f"ended with code {code}: {last}")
 
 
-def _started(lock: int | None) -> subprocess.Popen[bytes]:
+def _start_process(lock: int | None) -> subprocess.Popen[bytes]:
     """A process for a cell: it finds what this one finds, and Ctrl-C on the terminal is left to this one."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "undirected.evaluation.cell"],
@@ -124,7 +123,7 @@ def _started(lock: int | None) -> subprocess.Popen[bytes]:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[int | None]:
+def lock_folder(folder: Path) -> Iterator[int | None]:
     """One comparison at a time in a folder. The processes of a cell hold the lock too, so that a comparison which follows a
     killed one waits until they are gone."""
     try:
@@ -137,7 +136,7 @@ def locked(folder: Path) -> Iterator[int | None]:
     except OSError as error:
         raise DataError(f"the folder {folder} cannot be used: {error}") from None
     try:
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + WAIT_FOR_PROCESSES
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,7 +150,7 @@ def locked(folder: Path) -> Iterator[int | None]:
         os.close(lock)
 
 
-def file_name(*parts: str) -> str:
+def make_file_name(*parts: str) -> str:
     """A file name from names that may hold anything; names that had to be changed get a fingerprint."""
     plain = "--".join(re.sub(r"[^\w.+-]", "_", part) for part in parts)
     given = "--".join(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -19,8 +18,9 @@ from undirected.features.conjunction import format_feature
 from undirected.kernels.types import Array
 from undirected.network.edges import Edge, find_directed, measure_edges
 from undirected.network.network import MarkovNetwork
+from undirected.structure.learner import Learner
 from undirected.weights.fit import one_blas_thread
-from undirected.work import count_cores
+from undirected.work import Counted, Listener, StoppedBy, Work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +59,7 @@ class Stability:
     features: dict[str, Estimate]
     strength: dict[str, Estimate]
     correlations: dict[float, list[float]]
-    stopped_by: str | None = None  # "interrupt" or "time", if not all samples were done
+    stopped_by: StoppedBy | None = None  # what ended the work, if not all samples were done
     note: str = field(default=NOTE, repr=False)
     unsigned: frozenset[tuple[str, str]] = frozenset()
 
@@ -115,7 +115,7 @@ class Stability:
 
 
 def bootstrap(
-    learner: Any,
+    learner: Learner,
     data: Any,
     n: int = 100,
     *,
@@ -124,7 +124,8 @@ def bootstrap(
     seed: int = 0,
     threads: int | None = None,
     time_budget: float | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Listener | None = None,
+    work: Work | None = None,
 ) -> Stability:
     """Learn again from resamples of the rows: which edges and features come back, and how far their weights move.
 
@@ -148,7 +149,9 @@ def bootstrap(
     seed
         The same seed, the same resamples, for any number of threads.
     progress
-        Called as ``progress(samples done, samples)``.
+        Called with a ``Counted`` after every sample.
+    work
+        Limits, clock and listener of a larger task, in place of ``threads``, ``time_budget`` and ``progress``.
 
     Notes
     -----
@@ -167,61 +170,54 @@ def bootstrap(
         raise ParameterError(f"n={n}, n_dropping={n_dropping}: at least one resample is needed")
     if not 0 < level < 1:
         raise ParameterError(f"level={level}: between 0 and 1")
+    work = Work.start(threads, learner.memory, time_budget, seed, progress) if work is None else work
     table = read_data(data, bins=learner.bins, missing=learner.missing)
     table.require_complete("resampling")
     rows = table.distinct
     if not table.total_weight > 0 or not len(rows):
         raise DataError(f"{table.source}: no row has a weight above zero")
-    deadline = None if time_budget is None else time.monotonic() + time_budget
     shares = [0.0] * n + [DROPPED[k % len(DROPPED)] for k in range(n if n_dropping is None else n_dropping)]
     base = rows if np.all(rows.weights == np.round(rows.weights)) else table
-    samples = (_resampled(base, share, seed, k) for k, share in enumerate(shares))
+    samples = (_resample(base, share, seed, k) for k, share in enumerate(shares))
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", Unconverged)
-        whole = _learned(learner, rows, threads)
-        found, stopped_by = _networks(learner, samples, len(shares), threads or count_cores(), deadline, progress)
+        whole = _learn(learner, rows, work.extend().silent())
+        found, stopped_by = _learn_samples(learner, samples, len(shares), work)
     resampled = [found[k] for k in sorted(found) if k < n]
     if not resampled:
-        if stopped_by == "interrupt":
+        if stopped_by is StoppedBy.INTERRUPT:
             raise KeyboardInterrupt
         raise DataError("no resample was finished; give it more time")
-    correlations = _correlations(whole, {k: found[k] for k in found if k >= n}, shares)
-    return _collected(whole, resampled, level, correlations, stopped_by)
+    correlations = _correlate(whole, {k: found[k] for k in found if k >= n}, shares)
+    return _collect(whole, resampled, level, correlations, stopped_by)
 
 
-def _networks(
-    learner: Any,
-    samples: Iterator[Dataset],
-    total: int,
-    workers: int,
-    deadline: float | None,
-    progress: Callable[[int, int], None] | None,
-) -> tuple[dict[int, MarkovNetwork], str | None]:
+def _learn_samples(
+    learner: Learner, samples: Iterator[Dataset], total: int, work: Work
+) -> tuple[dict[int, MarkovNetwork], StoppedBy | None]:
     """A network per sample, as far as time and patience go, and what ended the work if not all are there."""
     found: dict[int, MarkovNetwork] = {}
     try:
-        for k, network in _mapped(lambda sample: _learned(learner, sample, 1), samples, workers, deadline):
+        for k, network in _map_samples(lambda sample: _learn(learner, sample, work.extend().alone().silent()), samples, work):
             found[k] = network
-            if progress is not None:
-                progress(len(found), total)
+            work.emit(Counted("samples", len(found), total))
     except KeyboardInterrupt:
-        return found, "interrupt"
-    return found, None if len(found) == total else "time"
+        return found, StoppedBy.INTERRUPT
+    return found, None if len(found) == total else StoppedBy.TIME
 
 
-def _mapped(
-    function: Callable[[Dataset], MarkovNetwork], samples: Iterator[Dataset], workers: int, deadline: float | None
+def _map_samples(
+    function: Callable[[Dataset], MarkovNetwork], samples: Iterator[Dataset], work: Work
 ) -> Iterator[tuple[int, MarkovNetwork]]:
     """Results as they come, with few samples in memory at a time."""
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(work.threads) as pool:
         running: dict[Future[MarkovNetwork], int] = {}
         numbered = enumerate(samples)
         try:
             while True:
-                late = deadline is not None and time.monotonic() > deadline
-                while not late and len(running) < 2 * workers and (job := next(numbered, None)) is not None:
+                while not work.is_over and len(running) < 2 * work.threads and (job := next(numbered, None)) is not None:
                     running[pool.submit(function, job[1])] = job[0]
-                if late:
+                if work.is_over:
                     for future in [future for future in running if future.cancel()]:
                         del running[future]
                 if not running:
@@ -232,15 +228,18 @@ def _mapped(
             pool.shutdown(cancel_futures=True)
 
 
-def _learned(learner: Any, sample: Dataset, threads: int | None) -> MarkovNetwork:
-    fitted = clone(learner).set_params(threads=threads, progress=None).fit(sample)
-    if fitted.fit_.stopped_by == "interrupt":
+def _learn(learner: Learner, sample: Dataset, work: Work) -> MarkovNetwork:
+    """The network of one sample, within the learner's own time budget."""
+    if learner.time_budget is not None:
+        work = work.limit(learner.time_budget)
+    fitted = clone(learner).fit(sample, work=work)
+    if fitted.fit_.stopped_by is StoppedBy.INTERRUPT:
         raise KeyboardInterrupt
     network: MarkovNetwork = fitted.network_
     return network
 
 
-def _resampled(rows: Dataset, dropped: float, seed: int, k: int) -> Dataset:
+def _resample(rows: Dataset, dropped: float, seed: int, k: int) -> Dataset:
     """As many rows with replacement, or a share left out; each sample has a generator of its own.
 
     Whole weights are counts of cases; otherwise every row is one case, which keeps its weight.
@@ -270,7 +269,7 @@ def _add_strengths(edges: Edges, n: int) -> Array:
     return out
 
 
-def _correlations(whole: MarkovNetwork, found: dict[int, MarkovNetwork], shares: Sequence[float]) -> dict[float, list[float]]:
+def _correlate(whole: MarkovNetwork, found: dict[int, MarkovNetwork], shares: Sequence[float]) -> dict[float, list[float]]:
     """Of node strengths with those on all rows; a sample without any spread counts as uncorrelated."""
     n = len(whole.domain)
     base = _add_strengths(measure_edges(whole.features, whole.weights), n)
@@ -282,8 +281,8 @@ def _correlations(whole: MarkovNetwork, found: dict[int, MarkovNetwork], shares:
     return dict(sorted(out.items()))
 
 
-def _collected(
-    whole: MarkovNetwork, resampled: list[MarkovNetwork], level: float, correlations: dict[float, list[float]], stopped_by: str | None
+def _collect(
+    whole: MarkovNetwork, resampled: list[MarkovNetwork], level: float, correlations: dict[float, list[float]], stopped_by: StoppedBy | None
 ) -> Stability:
     names = whole.domain.names
     n, n_variables = len(resampled), len(names)

@@ -185,7 +185,7 @@ def _climb_once(reduced: ReducedNetwork, k: int, method: str, sweeps: int, seed:
             found, scores = found[kept], scores[kept]
         else:
             one = reduced.find_assignment(work.extend(SEARCH_SECONDS), found[int(np.argmax(scores))])
-            found, scores = climb(reduced, one[None], work.extend(None))
+            found, scores = climb(reduced, one[None], work.extend())
     found, first = np.unique(found, axis=0, return_index=True)
     order = np.argsort(-scores[first], kind="stable")[:k]
     return found[order], scores[first][order]

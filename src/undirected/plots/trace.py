@@ -9,7 +9,7 @@ from undirected.plots.graph import TOGETHER
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from undirected.structure.search import Trace
+    from undirected.structure.trace import Trace
 
 
 def draw_trace(trace: Trace) -> Figure:

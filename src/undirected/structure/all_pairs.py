@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from undirected.data.dataset import Dataset
 from undirected.features.feature_set import FeatureSet
 from undirected.structure.learner import SHARED_PARAMETERS, Grid, Learner
-from undirected.work import MEMORY
+from undirected.structure.proposal import Structure
+from undirected.work import MEMORY, Work
 
 
 class AllPairs(Learner):
@@ -42,5 +43,5 @@ class AllPairs(Learner):
     ) -> None:
         super().__init__(l1, sd, tol, prune, bins, missing, threads, memory, time_budget, progress, domain)
 
-    def propose(self, data: Dataset) -> FeatureSet:
-        return FeatureSet.all_pairs(data.domain)
+    def propose(self, data: Dataset, work: Work) -> Structure:
+        return Structure(FeatureSet.all_pairs(data.domain))

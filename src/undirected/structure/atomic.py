@@ -7,6 +7,8 @@ from typing import ClassVar
 from undirected.data.dataset import Dataset
 from undirected.features.feature_set import FeatureSet
 from undirected.structure.learner import SHARED_PARAMETERS, Grid, Learner
+from undirected.structure.proposal import Structure
+from undirected.work import Work
 
 
 class Atomic(Learner):
@@ -24,5 +26,5 @@ class Atomic(Learner):
     paper_grid: ClassVar[Grid] = {"sd": [0.1, 1.0, 10.0, 100.0]}
     quick_grid: ClassVar[Grid] = {"sd": [1.0, 10.0]}
 
-    def propose(self, data: Dataset) -> FeatureSet:
-        return FeatureSet.atomic(data.domain)
+    def propose(self, data: Dataset, work: Work) -> Structure:
+        return Structure(FeatureSet.atomic(data.domain))

@@ -11,10 +11,10 @@ import numpy as np
 from undirected.data.dataset import Dataset
 from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
-from undirected.structure.gssl import INITIAL, initial_conjunctions
 from undirected.structure.learner import Grid
-from undirected.structure.search import LEAST, Feature, Search
+from undirected.structure.row_conjunctions import INITIAL, list_row_conjunctions
 from undirected.structure.search_learner import SDS, SearchLearner, check_rows
+from undirected.structure.search_state import LEAST_GAIN, Feature, SearchState
 from undirected.work import MEMORY
 
 NEAREST = (1, 2, 5, 10, 20, 25, 50, 100, 200)
@@ -140,12 +140,12 @@ class BLM(SearchLearner):
     def rules(self) -> dict[str, Any]:
         return {"min_rows": self.min_rows}
 
-    def explore(self, search: Search, state: dict[str, Any] | None) -> None:
+    def explore(self, search: SearchState, state: dict[str, Any] | None) -> None:
         waiting = self.start == "waiting"
-        bottom_up(search, state, lambda: self._initial_features(search.data), waiting, self.nearest, self.distance, self.power)
+        search_bottom_up(search, state, lambda: self._list_rows(search.data), waiting, self.nearest, self.distance, self.power)
 
-    def _initial_features(self, data: Dataset) -> Iterable[Feature]:
-        start, literals = initial_conjunctions(data, self.initial)
+    def _list_rows(self, data: Dataset) -> Iterable[Feature]:
+        start, literals = list_row_conjunctions(data, self.initial)
         features = FeatureSet(data.domain, start, literals)
         return features.subset(features.lengths > 1)
 
@@ -168,8 +168,8 @@ def check_generalising(nearest: Sequence[int], distance: str, power: int, start:
         raise ParameterError(f"power={power!r}: a whole number from 1 on")
 
 
-def bottom_up(
-    search: Search,
+def search_bottom_up(
+    search: SearchState,
     state: dict[str, Any] | None,
     initial: Callable[[], Iterable[Feature]],
     waiting: bool,
@@ -198,8 +198,8 @@ def bottom_up(
             block = [f for f in order[position : position + batch] if f is not None]
             generaliser.know(block, (f for f in order[position : position + AHEAD] if f is not None))
             best = search.replacements(block, [[f, *generaliser.known[f]] for f in block])
-            moved = next((k for k, (gain, _, _) in enumerate(best) if gain > LEAST), None)
-            search.check_time()
+            moved = next((k for k, (gain, _, _) in enumerate(best) if gain > LEAST_GAIN), None)
+            search.work.check()
             if moved is None:
                 position += batch
                 batch = min(2 * batch, MOST)
@@ -234,7 +234,7 @@ def bottom_up(
 class Generaliser:
     """Generalisations of features, found for many at once and remembered."""
 
-    def __init__(self, search: Search, nearest: Sequence[int], distance: str, power: int) -> None:
+    def __init__(self, search: SearchState, nearest: Sequence[int], distance: str, power: int) -> None:
         self.search, self.power = search, power
         self.sizes = np.unique(np.asarray(nearest, dtype=float))
         self.together = search.data.pair_counts() if distance == "gvdm" else None
@@ -250,7 +250,7 @@ class Generaliser:
         new = [f for f in dict.fromkeys((*needed, *soon)) if f not in self.known]
         flat = FeatureSet.from_normalised(new, self.search.domain)
         start, literals, owner = self.search.kernel.generalise(
-            flat.start, flat.literals, self.together, self.power, self.sizes, self.search.threads
+            flat.start, flat.literals, self.together, self.power, self.sizes, self.search.work.threads
         )
         self.known |= {f: [] for f in new}
         self.size += len(literals)

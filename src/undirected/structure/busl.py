@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import networkx as nx
-import numpy as np
-from scipy.special import chdtrc
 
 from undirected.data.dataset import Dataset
 from undirected.errors import ParameterError
-from undirected.kernels import backend
-from undirected.kernels.types import Array
+from undirected.structure.blankets import find_blankets
 from undirected.structure.della_pietra import check_length
 from undirected.structure.greedy import Candidate, grow
-from undirected.structure.learner import Grid, tell
-from undirected.structure.search import Feature, Search, Stopped
+from undirected.structure.learner import Grid
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner
+from undirected.structure.search_state import Feature, SearchState
 from undirected.work import MEMORY
-
-LEAST_EXPECTED, ENOUGH_SEEN = 1.0, 5.0  # a cell with fewer rows expected and fewer seen says nothing
 
 
 class BUSL(SearchLearner):
@@ -110,21 +103,24 @@ class BUSL(SearchLearner):
         self.test_level = test_level
         self.max_length = max_length
 
-    def explore(self, search: Search, state: dict[str, Any] | None) -> None:
+    def explore(self, search: SearchState, state: dict[str, Any] | None) -> None:
         if state is None:
             search.begin()  # something to return if time runs out among the tests
             if self.test_level not in search.common:
-                search.common[self.test_level] = blankets(search.data, self.test_level, search.check_time, search.threads, self.progress)
+                search.common[self.test_level] = find_blankets(search.data, self.test_level, search.work)
             self.blankets_ = search.common[self.test_level]
         else:
-            self.restore(state)
-        grow(search, state, CliqueConjunctions(search.data, self.blankets_, self.max_length), self.kept())
+            self.unpack(state)
+        grow(search, state, CliqueConjunctions(search.data, self.blankets_, self.max_length), self.pack())
 
-    def kept(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         return {"blankets": self.blankets_}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def unpack(self, state: dict[str, Any]) -> None:
         self.blankets_ = state["blankets"]
+
+    def list_learned(self) -> dict[str, Any]:
+        return {"blankets_": self.blankets_} if hasattr(self, "blankets_") else {}
 
     def _check(self) -> None:
         super()._check()
@@ -146,109 +142,8 @@ class CliqueConjunctions:
         literals = [range(int(domain.base[v]) + 1, int(domain.base[v + 1])) for v in range(len(domain))]
         self.features = [f for variables in sorted(seen) for f in itertools.product(*(literals[v] for v in variables))]
 
-    def stages(self, search: Search) -> Iterable[Iterable[Candidate]]:
+    def stages(self, search: SearchState) -> Iterable[Iterable[Candidate]]:
         yield (Candidate(f) for f in self.features)
 
-    def after(self, search: Search, new: Feature) -> Iterable[Candidate]:
+    def after(self, search: SearchState, new: Feature) -> Iterable[Candidate]:
         return ()
-
-
-def blankets(
-    data: Dataset, level: float, check: Callable[[], None] = lambda: None, threads: int = 1, progress: Any = None
-) -> list[list[int]]:
-    """Grow-shrink: variables that depend on the target given those found so far, strongest first; then out with the needless.
-
-    Variables that are independent of the target to begin with are looked at only when the others have nothing more to add.
-    ``check`` is called between tests, and may end the work by raising.
-    """
-    tests = Independence(data)
-    n = len(data.domain)
-    found: list[list[int]] = []
-    ended = threading.Event()
-
-    def asked() -> None:
-        if ended.is_set():
-            raise Stopped("interrupt")
-        check()
-
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for own in pool.map(lambda v: _blanket(tests, v, level, asked), range(n)):
-                found.append(own)
-                tell(progress, "blankets", len(found), n)
-        except BaseException:
-            ended.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return found
-
-
-def _blanket(tests: Independence, target: int, level: float, check: Callable[[], None]) -> list[int]:
-    found: list[int] = []
-    everyone = np.setdiff1d(np.arange(tests.n_variables), [target])
-    strata = tests.all_rows
-    p, strength = tests.given(target, strata, everyone)
-    others, p, strength = (values[p < level] for values in (everyone, p, strength))
-    all_looked_at = False
-    while True:
-        if (p < level).any():
-            best = int(np.argmax(np.where(p < level, strength, -1.0)))
-            found.append(int(others[best]))
-            strata = tests.split(strata, found[-1])
-            others = np.delete(others, best)
-        elif all_looked_at:
-            break
-        else:
-            others, all_looked_at = np.setdiff1d(everyone, found), True
-        check()
-        p, strength = tests.given(target, strata, others)
-    return sorted(_shrunk(tests, target, found, level, check))
-
-
-def _shrunk(tests: Independence, target: int, found: list[int], level: float, check: Callable[[], None]) -> list[int]:
-    """Those that the target depends on given all others that are left, one after another."""
-    later = [tests.all_rows]  # the strata of those that come after
-    for v in reversed(found[1:]):
-        later.append(tests.split(later[-1], v))
-    kept: list[int] = []
-    earlier = tests.all_rows
-    for v in found:
-        check()
-        p, strength = tests.given(target, tests.both(earlier, later.pop()), np.array([v]))
-        if p[0] < level or strength[0] == 0:  # where no test can be made, that by which it came in stands
-            kept.append(v)
-            earlier = tests.split(earlier, v)
-    return kept
-
-
-class Grouped(NamedTuple):
-    """A division of the rows: for each row the number of its stratum."""
-
-    stratum: Array
-    n: int
-
-
-class Independence:
-    """Chi-square tests of one variable against others, in strata of the rows: p-values, and chi-square over its degrees of freedom; 1
-    and 0 where the rows do not suffice for a test."""
-
-    def __init__(self, data: Dataset) -> None:
-        table, self.n_states = data.distinct, data.domain.n_states.astype(np.int32)
-        self.kernels: Any = backend().module
-        self.codes = np.ascontiguousarray(table.codes.T, dtype=np.int16)
-        self.tests: Any = self.kernels.Strata(self.codes, self.n_states, table.weights)
-        self.n_variables = len(data.domain)
-        self.all_rows = Grouped(np.zeros(len(table), dtype=np.int32), 1)
-
-    def both(self, a: Grouped, b: Grouped) -> Grouped:
-        """The strata of both together, those that occur."""
-        return Grouped(*self.kernels.combine(a.stratum, a.n, b.stratum, b.n))
-
-    def split(self, strata: Grouped, v: int) -> Grouped:
-        """Each stratum by the states of one more variable."""
-        return self.both(strata, Grouped(self.codes[v].astype(np.int32), int(self.n_states[v])))
-
-    def given(self, target: int, strata: Grouped, others: Array) -> tuple[Array, Array]:
-        chi, free = self.tests.test(strata.stratum, strata.n, target, others.astype(np.int32), LEAST_EXPECTED, ENOUGH_SEEN)
-        tested, free = free > 0, np.maximum(free, 1)
-        return np.where(tested, chdtrc(free, chi), 1.0), np.where(tested, chi / free, 0.0)

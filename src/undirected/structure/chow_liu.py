@@ -9,10 +9,11 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from undirected.data.dataset import Dataset
-from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
-from undirected.structure.l1 import edge_features
+from undirected.structure.l1 import list_edge_features
 from undirected.structure.learner import SHARED_PARAMETERS, Grid, Learner
+from undirected.structure.proposal import Structure
+from undirected.work import Work
 
 
 class ChowLiu(Learner):
@@ -41,18 +42,19 @@ class ChowLiu(Learner):
     paper_grid: ClassVar[Grid] = {"sd": [0.1, 1.0, 10.0, 100.0]}
     quick_grid: ClassVar[Grid] = {"sd": [1.0, 10.0]}
 
-    def propose(self, data: Dataset) -> FeatureSet:
+    def propose(self, data: Dataset, work: Work) -> Structure:
         information = mutual_information(data)
         # The spanning tree drops zero entries, which is right: such pairs are independent in the table.
         tree = minimum_spanning_tree(sp.csr_matrix(np.triu(-np.where(information > 1e-12, information, 0), 1))).tocoo()
-        self.edges_ = sorted((int(min(i, j)), int(max(i, j))) for i, j in zip(tree.row, tree.col, strict=True))
+        edges = sorted((int(min(i, j)), int(max(i, j))) for i, j in zip(tree.row, tree.col, strict=True))
         joined = np.zeros((len(data.domain), len(data.domain)), dtype=bool)
-        for i, j in self.edges_:
+        for i, j in edges:
             joined[i, j] = joined[j, i] = True
-        return edge_features(data.domain, joined)
+        return Structure(list_edge_features(data.domain, joined), {"edges_": edges})
 
 
 def mutual_information(data: Dataset) -> Array:
+    """Of every two variables, in nats."""
     """Mutual information of every pair of variables in the table, in nats; zero on the diagonal."""
     domain = data.domain
     joint = data.pair_counts() / data.total_weight

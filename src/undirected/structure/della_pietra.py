@@ -12,8 +12,8 @@ from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.structure.greedy import Candidate, grow
 from undirected.structure.learner import Grid
-from undirected.structure.search import Feature, Search
 from undirected.structure.search_learner import ALPHAS, SDS, SEARCH_SDS, SearchLearner, check_price, check_rows
+from undirected.structure.search_state import Feature, SearchState
 from undirected.work import MEMORY
 
 SCREENED = 256  # features extended in one call
@@ -128,7 +128,7 @@ class DellaPietra(SearchLearner):
     def rules(self) -> dict[str, Any]:
         return {"surcharge": self.surcharge, "min_rows": self.min_rows}
 
-    def explore(self, search: Search, state: dict[str, Any] | None) -> None:
+    def explore(self, search: SearchState, state: dict[str, Any] | None) -> None:
         grow(search, state, Conjunctions(search, self.max_length))
 
     def _check(self) -> None:
@@ -141,28 +141,28 @@ class DellaPietra(SearchLearner):
 class Conjunctions:
     """Features of the network joined with atomic ones, and with each other."""
 
-    def __init__(self, search: Search, max_length: int | None) -> None:
+    def __init__(self, search: SearchState, max_length: int | None) -> None:
         self.extra = np.array([f[0] for f in search.atoms], dtype=np.int32)
         self.variable: list[int] = search.domain.literal_variable.tolist()
         self.most = len(search.domain) if max_length is None else max_length
 
-    def stages(self, search: Search) -> Iterable[Iterable[Candidate]]:
+    def stages(self, search: SearchState) -> Iterable[Iterable[Candidate]]:
         yield self._extended(search, list(search.weights))
         yield self._joined(search)
 
-    def after(self, search: Search, new: Feature) -> Iterable[Candidate]:
+    def after(self, search: SearchState, new: Feature) -> Iterable[Candidate]:
         return self._extended(search, [new])
 
-    def _extended(self, search: Search, features: list[Feature]) -> Iterable[Candidate]:
+    def _extended(self, search: SearchState, features: list[Feature]) -> Iterable[Candidate]:
         """Extensions by one literal that match enough rows and whose quadratic gain is not far below their price, with a hopeful
         guess: the quadratic gain minus that part of the price."""
         features = [f for f in features if len(f) < self.most]
         for at in range(0, len(features), SCREENED):
             some = features[at : at + SCREENED]
             flat = FeatureSet.from_normalised(some, search.domain)
-            gradient, curvature, support = search.kernel.screen(flat.start, flat.literals, self.extra, search.threads)
+            gradient, curvature, support = search.kernel.screen(flat.start, flat.literals, self.extra, search.work.threads)
             search.trace.n_scored += gradient.size
-            search.check_time()
+            search.work.check()
             pull = np.maximum(np.abs(gradient) - search.l1, 0)
             gain = 0.5 * pull**2 / (curvature + search.ridge + 1e-12)
             guess = gain - SLACK * search.price[flat.lengths + 1][:, None]
@@ -172,17 +172,17 @@ class Conjunctions:
                 if self.variable[literal] not in {self.variable[own] for own in some[j]}:
                     yield Candidate(tuple(sorted((*some[j], literal))), float(guess[j, k]))
 
-    def _joined(self, search: Search) -> Iterable[Candidate]:
+    def _joined(self, search: SearchState) -> Iterable[Candidate]:
         """Features of the network joined with each other; where one adds a single literal to the other, that is an extension."""
         long = [f for f in search.weights if len(f) > 1]
         flat = FeatureSet.from_normalised(long, search.domain)
         step = BLOCK * max(1, JOINED // max(1, search.data.n_distinct * len(long) * BLOCK))
         for at in range(0, len(long), step):
             these = (at, min(at + step, len(long)), self.most, search.min_rows)
-            found = search.kernel.join(flat.start, flat.literals, *these, search.l1, search.ridge, search.price, search.threads)
+            found = search.kernel.join(flat.start, flat.literals, *these, search.l1, search.ridge, search.price, search.work.threads)
             start, literals, weights, gains, n = found
             search.trace.n_scored += n
-            search.check_time()
+            search.work.check()
             for j, (weight, gain) in enumerate(zip(weights.tolist(), gains.tolist(), strict=True)):
                 yield Candidate(tuple(literals[start[j] : start[j + 1]].tolist()), gain, weight)
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from sklearn.base import clone
-
 from undirected.data.dataset import Dataset
-from undirected.structure.blm import NEAREST, bottom_up, check_generalising
+from undirected.structure.blm import NEAREST, check_generalising, search_bottom_up
 from undirected.structure.dtsl import DTSL
-from undirected.structure.learner import WEIGHT_SETTINGS, Grid, LedgerPath, Proposal
-from undirected.structure.search import Feature, Search, Stopped
+from undirected.structure.learner import Grid, list_structural
+from undirected.structure.proposal import Proposal, Structure
 from undirected.structure.search_learner import SearchLearner
-from undirected.weights.tuning import search, settings_of
-from undirected.work import MEMORY
+from undirected.structure.search_state import Feature, SearchState
+from undirected.structure.trials import Tuner
+from undirected.work import MEMORY, Stopped, Work
 
 LARGER = 10.0  # times kappa, for a second start from larger trees
 
@@ -110,44 +109,40 @@ class DTBLM(SearchLearner):
         self.min_rows = min_rows
         self.random_state = random_state
 
-    def explore(self, search: Search, state: dict[str, Any] | None) -> None:
+    def explore(self, search: SearchState, state: dict[str, Any] | None) -> None:
         waiting = self.start == "waiting"
-        bottom_up(search, state, lambda: self._initial_features(search), waiting, self.nearest, self.distance, self.power)
+        search_bottom_up(search, state, lambda: self._grow_features(search), waiting, self.nearest, self.distance, self.power)
 
-    def _initial_features(self, search: Search) -> Iterable[Feature]:
-        trees = self._trees()
-        features = trees.propose(search.data)
-        features = features.subset(features.lengths > 1)
-        if trees._cut is not None:  # a search from here is not the one that was asked for
+    def _grow_features(self, search: SearchState) -> Iterable[Feature]:
+        """The features of the trees; where time cut the trees, a search from here is not the one that was asked for."""
+        structure = self._trees().propose(search.data, search.work)
+        features = structure.features.subset(structure.features.lengths > 1)
+        if structure.stopped_by is not None:
             search.begin(features)
-            raise Stopped(trees._cut)
+            raise Stopped(structure.stopped_by)
         return features
 
     def _trees(self) -> DTSL:
         return DTSL(**{name: value for name, value in self.get_params().items() if name in DTSL._get_param_names()})
 
-    def proposals(
-        self, data: Dataset, valid: Dataset, grid: Grid, ledger: LedgerPath = None, search_tol: float | None = None
-    ) -> Iterator[Proposal]:
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
         """`DTSL` is tuned first, over its own part of the grid; the searches start from its best features, and from those of larger
         trees: it is for the search, not for weight learning, to choose among them."""
         trees = self._trees()
         own = {name: values for name, values in grid.items() if name in trees.get_params()}
-        began = time.monotonic()
-        found = search(trees, own, data, valid, ledger, search_tol).unless_interrupted()
-        best = {name: [value] for name, value in settings_of(found.best).items() if name not in WEIGHT_SETTINGS}
+        found = tuner.tune_part(trees, own, work)
+        best = {name: [value] for name, value in found.best.structural.items()}
         chosen = any(isinstance(value, str) for value in own.get("kappa", [self.kappa]))
         if chosen and best["kappa"][0] * LARGER <= 1:
             best["kappa"].append(best["kappa"][0] * LARGER)
         seconds = found.seconds
-        if self._left(began) == 0:  # not a moment for a search: what it would have started from
-            first = {name: values[0] for name, values in {**grid, **best}.items() if name not in WEIGHT_SETTINGS}
-            yield Proposal(first, found.features, seconds, complete=False, cut=True)
+        if work.left() == 0:  # not a moment for a search: what it would have started from
+            first = next(list_structural({**grid, **best}))
+            yield Proposal(first, Structure(found.features), seconds, complete=False, last=True)
             return
-        rest = clone(self).set_params(time_budget=self._left(began))  # what a ledger has saved is left for the searches
-        for proposal in SearchLearner.proposals(rest, data, valid, {**grid, **best}, ledger, search_tol):
+        for proposal in super().proposals(data, valid, {**grid, **best}, work, tuner):
             spent = None if proposal.seconds is None else proposal.seconds + seconds
-            yield proposal._replace(seconds=spent, complete=proposal.complete and found.complete)
+            yield replace(proposal, seconds=spent, complete=proposal.complete and found.complete)
             seconds = 0.0
 
     def _check(self) -> None:

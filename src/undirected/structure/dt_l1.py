@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from undirected.data.dataset import Dataset
-from undirected.features.feature_set import FeatureSet
 from undirected.structure.dtsl import DTSL
 from undirected.structure.l1 import L1
-from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, LedgerPath, Proposal
-from undirected.weights.tuning import Search, search, settings_of
-from undirected.work import MEMORY
+from undirected.structure.learner import Grid, Learner
+from undirected.structure.proposal import Proposal, Structure
+from undirected.structure.trials import Trials, Tuner
+from undirected.work import MEMORY, Work
 
 
 class DTL1(Learner):
@@ -86,51 +85,40 @@ class DTL1(Learner):
         self.gamma = gamma
         self.random_state = random_state
 
-    def propose(self, data: Dataset) -> FeatureSet:
-        began = time.monotonic()
-        trees, pairs = self._part(DTSL), self._part(L1)
-        features = trees.propose(data)
-        pairs.time_budget = self._left(began)
-        features = features.union(pairs.propose(data))
-        self._cut = trees._cut or pairs._cut
-        return features
+    def propose(self, data: Dataset, work: Work) -> Structure:
+        trees = self._part(DTSL).propose(data, work)
+        pairs = self._part(L1).propose(data, work)
+        return Structure(trees.features.union(pairs.features), stopped_by=trees.stopped_by or pairs.stopped_by)
 
-    def proposals(
-        self, data: Dataset, valid: Dataset, grid: Grid, ledger: LedgerPath = None, search_tol: float | None = None
-    ) -> Iterator[Proposal]:
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
         """The best features of each, by validation pseudo-likelihood over its own part of the grid.
 
         Where several ``kappa`` are equally good for the trees, the features of each are joined in turn. What `DTSL` and `L1` have
         in the ledger is not done again; the seconds count all their work, weights included.
         """
-        began = time.monotonic()
-        parts: dict[type[Learner], Search] = {}
+        budget = work.left()
+        parts: dict[type[Learner], Trials] = {}
         for kind in (DTSL, L1):
             part = self._part(kind)
-            if self.time_budget is not None:
-                part.time_budget = max(0.0, self.time_budget - sum(found.seconds for found in parts.values()))
             own = {name: values for name, values in grid.items() if name in part.get_params()}
-            parts[kind] = search(part, own, data, valid, ledger, search_tol).unless_interrupted()
-        pairs = _structural(parts[L1].best)
-        best = {row["kappa"]: row for row in sorted(parts[DTSL].rows, key=lambda row: row["valid_pll"])}  # the best of each
+            spent = sum(found.seconds for found in parts.values())
+            parts[kind] = tuner.tune_part(part, own, work.limit(budget - spent))
+        trees, pairs = parts[DTSL], parts[L1]
+        by_kappa = {trial.settings["kappa"]: trial for trial in sorted(trees.trials, key=lambda trial: trial.valid_pll)}
         seconds, complete = sum(found.seconds for found in parts.values()), all(found.complete for found in parts.values())
-        for row in sorted(best.values(), key=lambda row: -row["valid_pll"]):
-            trees = _structural(row)
-            if row is parts[DTSL].best:
-                features = parts[DTSL].features
+        for trial in sorted(by_kappa.values(), key=lambda trial: -trial.valid_pll):
+            if trial is trees.best:
+                features = trees.features
             else:
-                part = self._part(DTSL).set_params(**trees, time_budget=self._left(began))
-                features = part.propose(data)
-                complete = complete and part._cut is None
-            yield Proposal({**trees, **pairs}, features.union(parts[L1].features), seconds, complete, found={})
+                structure = self._part(DTSL).set_params(**trial.structural).propose(data, work)
+                features = structure.features
+                complete = complete and structure.stopped_by is None
+            joined = Structure(features.union(pairs.features))
+            yield Proposal({**trial.structural, **pairs.best.structural}, joined, seconds, complete)
             seconds = 0.0
 
-    def recall(self, data: Dataset, ledger: LedgerPath) -> dict[str, Any]:
+    def recall(self, data: Dataset, tuner: Tuner) -> dict[str, Any]:
         return {}
 
     def _part(self, kind: type[Learner]) -> Learner:
         return kind(**{name: value for name, value in self.get_params().items() if name in kind._get_param_names()})
-
-
-def _structural(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings_of(row).items() if name not in WEIGHT_SETTINGS}

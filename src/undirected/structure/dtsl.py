@@ -11,17 +11,20 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from undirected.data.dataset import Dataset
+from undirected.data.literals import holds_for_reference
 from undirected.data.splits import holdout
 from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.structure.dependency_network import DependencyNetwork
-from undirected.structure.learner import Grid, Learner, Proposal
+from undirected.structure.learner import STRUCTURE_SHARE, Grid, Learner
+from undirected.structure.proposal import Proposal, Structure
 from undirected.structure.trees import Trees, grow_trees
-from undirected.work import MEMORY
+from undirected.structure.trials import Tuner
+from undirected.work import MEMORY, StoppedBy, Work
 
 CONVERSIONS = ("default", "prune", "prune-10", "prune-5", "nonzero")
-TIE = 1e-3
+TIE = 1e-3  # values of kappa are equally good if their log-likelihoods differ by less than this share
 KAPPAS = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
 
 
@@ -113,38 +116,33 @@ class DTSL(Learner):
         self.min_rows = min_rows
         self.random_state = random_state
 
-    def propose(self, data: Dataset) -> FeatureSet:
+    def propose(self, data: Dataset, work: Work) -> Structure:
         self._check()
-        deadline = self._structure_deadline()
-        kappa = self._kappa_from(data, deadline) if self.kappa == "auto" else float(self.kappa)
-        self._keep(grow_trees(data, self.min_rows, kappa, self.threads, deadline, self.progress), kappa)
-        self._cut = None if self.trees_.finished else "time"
-        return convert(self.trees_, self.conversion)
+        growing = work.share(STRUCTURE_SHARE)
+        kappa = self._choose_kappa(data, growing) if self.kappa == "auto" else float(self.kappa)
+        trees = grow_trees(data, self.min_rows, kappa, growing)
+        return _make_structure(trees, kappa, self.conversion)
 
-    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *_: Any) -> Iterator[Proposal]:
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
         """One growing of trees serves every ``kappa``, and one ``kappa`` every conversion. In a grid ``auto`` stands for the value with
         the best trees and those as good, ``best`` for the first of these alone."""
         given, conversions = grid.get("kappa", [self.kappa]), grid.get("conversion", [self.conversion])
         words = {"auto": slice(None), "best": slice(1)}
         for kappa, conversion in itertools.product(given, conversions):
             clone(self).set_params(kappa="auto" if kappa in words else kappa, conversion=conversion)._check()
-        whole = grow_trees(data, self.min_rows, 1.0, self.threads, self._structure_deadline(), self.progress)
-        kappas = [k for value in given for k in (_best(whole, valid)[words[value]] if value in words else [float(value)])]
+        whole = grow_trees(data, self.min_rows, 1.0, work.share(STRUCTURE_SHARE))
+        kappas = [k for value in given for k in (_rank_kappas(whole, valid)[words[value]] if value in words else [float(value)])]
         for chosen in dict.fromkeys(kappas):
-            self._keep(whole.cut(chosen), chosen)
+            trees = whole.cut(chosen)
             for conversion in conversions:
-                features = convert(self.trees_, conversion)
-                yield Proposal({"kappa": chosen, "conversion": conversion}, features, complete=whole.finished, found=self.learned())
+                settings = {"kappa": chosen, "conversion": conversion}
+                yield Proposal(settings, _make_structure(trees, chosen, conversion), complete=whole.finished)
 
-    def _keep(self, trees: Trees, kappa: float) -> None:
-        self.trees_, self.kappa_ = trees, kappa
-        self.dependency_network_ = DependencyNetwork(trees)
-
-    def _kappa_from(self, data: Dataset, deadline: float | None) -> float:
+    def _choose_kappa(self, data: Dataset, work: Work) -> float:
+        """The value whose trees do best on a tenth of the rows."""
         seed = int(check_random_state(self.random_state).randint(1 << 31))
         train, valid = holdout(data, 0.1, seed)
-        trees = grow_trees(train, self.min_rows, 1.0, self.threads, deadline, self.progress)
-        return trees.choose_kappa(KAPPAS, valid)[0]
+        return grow_trees(train, self.min_rows, 1.0, work).choose_kappa(KAPPAS, valid)[0]
 
     def _check(self) -> None:
         if self.conversion not in CONVERSIONS:
@@ -155,7 +153,13 @@ class DTSL(Learner):
             raise ParameterError(f"min_rows={self.min_rows}: it must be above zero")
 
 
-def _best(trees: Trees, valid: Dataset) -> list[float]:
+def _make_structure(trees: Trees, kappa: float, conversion: str) -> Structure:
+    """The features of trees, and the trees themselves."""
+    learned = {"trees_": trees, "kappa_": kappa, "dependency_network_": DependencyNetwork(trees)}
+    return Structure(convert(trees, conversion), learned, None if trees.finished else StoppedBy.TIME)
+
+
+def _rank_kappas(trees: Trees, valid: Dataset) -> list[float]:
     """The best of the paper's values, and those whose trees are as good but for a thousandth of the log-likelihood."""
     best, values = trees.choose_kappa(KAPPAS, valid)
     close = [k for k, value in zip(KAPPAS, values, strict=True) if value >= max(values) - TIE * abs(max(values))]
@@ -185,15 +189,9 @@ def convert(trees: Trees, conversion: str) -> FeatureSet:
     flat[last] = domain.base[target][path] + state
     owner = np.repeat(np.arange(len(path)), lengths + 1)
     if conversion == "nonzero":
-        keep = ~_holds_for_reference(flat, domain.base, domain.literal_variable, domain.n_literals)
+        keep = ~holds_for_reference(domain, flat)
         flat, owner = flat[keep], owner[keep]
     return _as_features(domain, flat, owner).canonical()
-
-
-def _holds_for_reference(literals: Array, base: Array, variable: Array, n: int) -> Array:
-    """Whether a variable's first state satisfies the literal."""
-    positive = literals % n
-    return np.asarray((positive == base[variable[positive]]) == (literals < n))
 
 
 def _as_features(domain: Any, flat: Array, owner: Array) -> FeatureSet:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
-from undirected.structure.search import LEAST, Feature, Search
+from undirected.structure.search_state import LEAST_GAIN, Feature, SearchState
 
 AT_ONCE = 64  # stale candidates scored anew in one call
 PIECE = 2_000  # candidates scored in one call
@@ -22,13 +22,13 @@ class Candidate(NamedTuple):
     weight: float | None = None
 
 
-class Source(Protocol):
+class CandidateSource(Protocol):
     """Where candidates come from."""
 
-    def stages(self, search: Search) -> Iterable[Iterable[Candidate]]:
+    def stages(self, search: SearchState) -> Iterable[Iterable[Candidate]]:
         """Every candidate of the network as it is, the costly ones last: a stage is looked at if those before it have nothing."""
 
-    def after(self, search: Search, new: Feature) -> Iterable[Candidate]:
+    def after(self, search: SearchState, new: Feature) -> Iterable[Candidate]:
         """Those that a feature brings with it by entering."""
 
 
@@ -39,18 +39,18 @@ class Heap:
         self.entries = list(entries)  # minus the gain, candidate, weight, version
         self.known = {entry[1] for entry in self.entries}
 
-    def add(self, search: Search, candidates: Iterable[Candidate]) -> None:
+    def add(self, search: SearchState, candidates: Iterable[Candidate]) -> None:
         """Take in candidates, and score those of which nothing is known."""
         candidates = iter(candidates)
         while piece := list(itertools.islice(candidates, PIECE)):
             new = {c.feature: c for c in piece if c.feature not in self.known and c.feature not in search.weights}
             for feature, gain, weight in new.values():
-                if gain is not None and (weight is None or gain > LEAST):
+                if gain is not None and (weight is None or gain > LEAST_GAIN):
                     self._push(gain, feature, weight or 0.0, GUESSED if weight is None else search.version)
             self._score(search, [c.feature for c in new.values() if c.gain is None])
-            search.check_time()
+            search.work.check()
 
-    def fill(self, search: Search, source: Source) -> None:
+    def fill(self, search: SearchState, source: CandidateSource) -> None:
         """The candidates of the first stage that has one worth its price."""
         for stage in source.stages(search):
             self.add(search, stage)
@@ -59,7 +59,7 @@ class Heap:
                 self._push(*found, search.version)
                 return
 
-    def best(self, search: Search) -> tuple[float, Feature, float] | None:
+    def best(self, search: SearchState) -> tuple[float, Feature, float] | None:
         """The candidate with the largest gain, scored on the network as it is; None where none improves the score."""
         while self.entries:
             gain, candidate, weight, version = self.entries[0]
@@ -70,7 +70,7 @@ class Heap:
             while self.entries and len(stale) < AT_ONCE and self.entries[0][3] != search.version:
                 stale.append(self._pop())
             self._score(search, stale)
-            search.check_time()
+            search.work.check()
         return None
 
     def _pop(self) -> Feature:
@@ -78,10 +78,10 @@ class Heap:
         self.known.discard(candidate)
         return candidate
 
-    def _score(self, search: Search, candidates: list[Feature]) -> None:
+    def _score(self, search: SearchState, candidates: list[Feature]) -> None:
         weights, gains = search.gains(candidates)
         for candidate, weight, gain in zip(candidates, weights.tolist(), gains.tolist(), strict=True):
-            if gain > LEAST:
+            if gain > LEAST_GAIN:
                 self._push(gain, candidate, weight, search.version)
 
     def _push(self, gain: float, candidate: Feature, weight: float, version: int) -> None:
@@ -89,7 +89,7 @@ class Heap:
         self.known.add(candidate)
 
 
-def grow(search: Search, state: dict[str, Any] | None, source: Source, keep: dict[str, Any] | None = None) -> None:
+def grow(search: SearchState, state: dict[str, Any] | None, source: CandidateSource, keep: dict[str, Any] | None = None) -> None:
     """Add the best candidate until none improves the score.
 
     A gain falls, as a rule, while others enter, so a candidate is scored anew only when its old gain puts it first. Where the
@@ -105,7 +105,7 @@ def grow(search: Search, state: dict[str, Any] | None, source: Source, keep: dic
         heap, fresh = Heap((g, tuple(c), w, m) for g, c, w, m in state["heap"]), state["fresh"]
     while True:
         found = heap.best(search)
-        search.check_time()
+        search.work.check()
         if found is not None:
             gain, candidate, weight = found
             search.move(None, candidate, weight, gain)

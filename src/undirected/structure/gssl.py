@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -15,10 +14,11 @@ from undirected.errors import GenerationStopped, ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.structure.learner import Grid, Learner, Proposal
-from undirected.work import MEMORY, count_cores
-
-INITIAL = ("auto", "all", "positive")
+from undirected.structure.learner import Grid, Learner
+from undirected.structure.proposal import Proposal, Structure
+from undirected.structure.row_conjunctions import INITIAL, list_row_conjunctions
+from undirected.structure.trials import Tuner
+from undirected.work import MEMORY, Work
 
 
 class GSSL(Learner):
@@ -113,35 +113,34 @@ class GSSL(Learner):
         self.initial = initial
         self.random_state = random_state
 
-    def propose(self, data: Dataset) -> FeatureSet:
+    def propose(self, data: Dataset, work: Work) -> Structure:
         self._check()
-        began = time.monotonic()
-        start, literals = initial_conjunctions(data, self.initial)
+        began = work.now()
+        start, literals = list_row_conjunctions(data, self.initial)
         seed = self.random_state if isinstance(self.random_state, int | np.integer) else None
         if seed is None:
             seed = check_random_state(self.random_state).randint(1 << 31)
-        out_start, out_literals, counts, self.n_listed_, self.n_unique_ = backend().module.gssl_generate(
-            start, literals, self.n_generated, self.threshold, int(seed) & ((1 << 63) - 1), self.threads or count_cores()
+        out_start, out_literals, counts, n_listed, n_unique = backend().module.gssl_generate(
+            start, literals, self.n_generated, self.threshold, int(seed) & ((1 << 63) - 1), work.threads
         )
-        if self.n_listed_ < self.n_generated:
+        if n_listed < self.n_generated:
             warnings.warn(
-                f"generation stopped at {self.n_listed_:,} of {self.n_generated:,}: no row has three literals to drop from",
-                GenerationStopped, stacklevel=3,
+                f"generation stopped at {n_listed:,} of {self.n_generated:,}: no row has three literals to drop from",
+                GenerationStopped, stacklevel=5,
             )  # fmt: skip
         features = FeatureSet.from_arrays(data.domain, out_start, out_literals)
         keep = features.lengths > 0
         features, counts = features.subset(keep), counts[keep]
-        self.counts_ = _aligned_counts(features, counts)
-        self.generation_seconds_ = time.monotonic() - began
-        return features
+        learned = {"counts_": _align_counts(features, counts), "n_listed_": n_listed, "n_unique_": n_unique}
+        return Structure(features, learned | {"generation_seconds_": work.now() - began})
 
-    def keep_features(self, kept: Array) -> None:
-        self.counts_ = self.counts_[kept]
+    def trim_learned(self, learned: dict[str, Any], kept: Array) -> dict[str, Any]:
+        return learned | {"counts_": learned["counts_"][kept]}
 
-    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *others: Any) -> Iterator[Proposal]:
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
         """Without ``initial="positive"`` where variables have more than two states, if the grid has another."""
         ways = [way for way in grid.get("initial", []) if way != "positive" or data.domain.is_binary]
-        return super().proposals(data, valid, {**grid, "initial": ways} if ways else grid, *others)
+        return super().proposals(data, valid, {**grid, "initial": ways} if ways else grid, work, tuner)
 
     def _check(self) -> None:
         for name in ("n_generated", "threshold"):
@@ -157,26 +156,7 @@ class GSSL(Learner):
             raise ParameterError(f"initial={self.initial!r} is not known; choose one of {', '.join(INITIAL)}")
 
 
-def initial_conjunctions(data: Dataset, initial: str) -> tuple[Array, Array]:
-    """The distinct rows as flat lists of literals."""
-    table = data.distinct
-    domain = data.domain
-    if initial == "auto":
-        density = float(table.weights @ (table.codes == 1).mean(axis=1)) / max(table.total_weight, 1e-300)
-        initial = "positive" if domain.is_binary and density < 0.5 else "all"
-    if initial == "positive" and not domain.is_binary:
-        v = next(v for v in domain.variables if len(v.states) != 2)
-        raise ParameterError(f"initial='positive' needs two states everywhere, but {v.name!r} has {len(v.states)}; use 'all'")
-    literals = table.codes.astype(np.int32) + domain.base[:-1]
-    if initial == "all":
-        n, width = literals.shape
-        return np.arange(n + 1, dtype=np.int64) * width, np.ascontiguousarray(literals.ravel())
-    held = table.codes == 1
-    start = np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int64)
-    return start, np.ascontiguousarray(literals[held])
-
-
-def _aligned_counts(features: FeatureSet, counts: Array) -> Array:
+def _align_counts(features: FeatureSet, counts: Array) -> Array:
     """Counts in the order of the canonical union with the atomic features, which were generated zero times or more."""
     atoms = FeatureSet.atomic(features.domain)
     joined = features.concatenate(atoms)

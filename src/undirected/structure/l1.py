@@ -13,15 +13,19 @@ from undirected.data.variables import Domain
 from undirected.errors import ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
-from undirected.structure.learner import Grid, Learner, Proposal, tell
+from undirected.structure.learner import STRUCTURE_SHARE, Grid, Learner
+from undirected.structure.proposal import Proposal, Structure
+from undirected.structure.trials import Tuner
 from undirected.weights.fit import one_blas_thread
 from undirected.weights.nodewise import solve_nodewise
+from undirected.weights.outcome import Outcome
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
-from undirected.work import MEMORY
+from undirected.work import MEMORY, Counted, StoppedBy, Work
 
 CONSISTENCY = ("and", "or")
 CS = [0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0]
-EBIC_STEPS, EBIC_RATIO, EBIC_PATIENCE = 100, 1e-3, 10
+EBIC_STEPS, EBIC_RATIO = 100, 1e-3  # penalties on the path, and the last of them as a share of the first
+EBIC_PATIENCE = 10  # steps without any improvement after which the path ends
 
 
 class L1(Learner):
@@ -102,38 +106,39 @@ class L1(Learner):
         self.consistency = consistency
         self.gamma = gamma
 
-    def propose(self, data: Dataset) -> FeatureSet:
+    def propose(self, data: Dataset, work: Work) -> Structure:
         self._check([self.C], [self.consistency])
-        deadline = self._structure_deadline()
-        regressions = Nodewise(data, self.threads, self.memory, self.progress)
+        work = work.share(STRUCTURE_SHARE)
+        regressions = Nodewise(data, work)
+        learned: dict[str, Any] = {}
         if self.C == "ebic":
-            self.picked_, finished = regressions.picked_by_ebic(self.gamma, self.tol, deadline)
+            picked, finished = regressions.pick_by_ebic(self.gamma, self.tol, work)
         else:
-            self.path_ = regressions.path([1 / float(self.C)], self.tol, deadline)
-            self.picked_, finished = regressions.picked(self.path_.weights[0]), self.path_.finished
-        self._cut = None if finished else "time"
-        return edge_features(data.domain, join(self.picked_, self.consistency))
+            learned["path_"] = path = regressions.solve_path([1 / float(self.C)], self.tol, work)
+            picked, finished = regressions.find_picked(path.weights[0]), path.finished
+        features = list_edge_features(data.domain, join_picks(picked, self.consistency))
+        return Structure(features, {**learned, "picked_": picked}, None if finished else StoppedBy.TIME)
 
-    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, *_: Any) -> Iterator[Proposal]:
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
         """One path serves every ``C`` and both ways of joining."""
         cs, ways = grid.get("C", [self.C]), grid.get("consistency", [self.consistency])
         self._check(cs, ways)
-        deadline = self._structure_deadline()
-        regressions = Nodewise(data, self.threads, self.memory, self.progress)
-        path = regressions.path([1 / float(c) for c in cs if c != "ebic"], self.tol, deadline)
-        by_ebic = regressions.picked_by_ebic(self.gamma, self.tol, deadline) if "ebic" in cs else None
+        work = work.share(STRUCTURE_SHARE)
+        regressions = Nodewise(data, work)
+        path = regressions.solve_path([1 / float(c) for c in cs if c != "ebic"], self.tol, work)
+        by_ebic = regressions.pick_by_ebic(self.gamma, self.tol, work) if "ebic" in cs else None
         for c in cs:
-            found: dict[str, Any] = {}
+            learned: dict[str, Any] = {}
             if c == "ebic" and by_ebic is not None:
                 picked, finished = by_ebic
             elif 1 / float(c) in path.penalties:
-                found["path_"] = only = path.at(1 / float(c))
-                picked, finished = regressions.picked(only.weights[0]), path.finished
+                learned["path_"] = only = path.at(1 / float(c))
+                picked, finished = regressions.find_picked(only.weights[0]), path.finished
             else:
                 continue  # there was no time for it
             for way in ways:
-                features = edge_features(data.domain, join(picked, way))
-                yield Proposal({"C": c, "consistency": way}, features, complete=finished, found={**found, "picked_": picked})
+                structure = Structure(list_edge_features(data.domain, join_picks(picked, way)), {**learned, "picked_": picked})
+                yield Proposal({"C": c, "consistency": way}, structure, complete=finished)
 
     def _check(self, cs: Sequence[Any], ways: Sequence[Any]) -> None:
         for c in cs:
@@ -167,10 +172,9 @@ class NodewisePath:
 class Nodewise:
     """The regressions of all variables on all others, as one untied pseudo-likelihood."""
 
-    def __init__(self, data: Dataset, threads: int | None = None, memory: int = MEMORY, progress: Any = None) -> None:
-        self.progress = progress
-        self.features, self.targets = one_sided_pairs(data.domain)
-        self.objective = PseudoLikelihood(self.features, data, threads, memory, self.targets)
+    def __init__(self, data: Dataset, work: Work) -> None:
+        self.features, self.targets = list_one_sided_pairs(data.domain)
+        self.objective = PseudoLikelihood(self.features, data, work.threads, work.memory, self.targets)
         self.penalised = (self.features.lengths > 1).astype(float)
 
     @property
@@ -181,7 +185,7 @@ class Nodewise:
         other = np.where(f.domain.literal_variable[first] == self.targets, last, first)
         return np.where(pair, other, -1)
 
-    def path(self, penalties: Sequence[float], tol: float, deadline: float | None = None) -> NodewisePath:
+    def solve_path(self, penalties: Sequence[float], tol: float, work: Work) -> NodewisePath:
         """Solutions for each penalty, from the largest on, each from the last; as many as there is time for, but one at least."""
         finished = True
         weights: dict[int, Array] = {}
@@ -189,26 +193,29 @@ class Nodewise:
         with one_blas_thread():
             w = self.objective.independent_start
             for k in sorted(range(len(penalties)), key=lambda k: -penalties[k]):
-                out = solve_nodewise(self.objective, penalties[k] * self.penalised, w, tol, deadline=deadline)
-                finished = out.stopped_by != "time"
+                out = self._solve(penalties[k] * self.penalised, w, tol, work)
+                finished = out.stopped_by is not StoppedBy.TIME
                 if finished or not weights:
                     weights[k], violations[k] = out.weights, out.violation
                 if not finished:
                     break
                 w = out.weights
-                tell(self.progress, "regressions", len(weights), len(penalties))
+                work.emit(Counted("regressions", len(weights), len(penalties)))
         order = sorted(weights)
         lists = [penalties[k] for k in order], [weights[k] for k in order], [violations[k] for k in order]
         return NodewisePath(self.features, self.targets, *lists, finished)
 
-    def picked(self, weights: Array) -> Array:
+    def _solve(self, l1: Array, start: Array, tol: float, work: Work) -> Outcome:
+        return solve_nodewise(self.objective, l1, start, tol, work, self.features.domain.n_literals)
+
+    def find_picked(self, weights: Array) -> Array:
         """Which variables each variable's regression picks."""
         domain, used = self.features.domain, (weights != 0) & (self.penalised > 0)
         out = np.zeros((len(domain), len(domain)), dtype=bool)
         out[self.targets[used], domain.literal_variable[self._other[used]]] = True
         return out
 
-    def picked_by_ebic(self, gamma: float, tol: float, deadline: float | None = None) -> tuple[Array, bool]:
+    def pick_by_ebic(self, gamma: float, tol: float, work: Work) -> tuple[Array, bool]:
         """What each regression picks at the penalty with its smallest extended Bayesian information criterion, and whether there was
         time to go down the whole path.
 
@@ -230,25 +237,25 @@ class Nodewise:
             best, since = np.full(len(domain), np.inf), np.zeros(len(domain), dtype=int)
             n, candidates = table.total_weight, max(1, len(domain) - 1)
             for step, penalty in enumerate(largest * np.logspace(0, np.log10(EBIC_RATIO), EBIC_STEPS)):
-                out = solve_nodewise(self.objective, penalty * factors, w, tol, deadline=deadline)
-                if out.stopped_by == "time":
+                out = self._solve(penalty * factors, w, tol, work)
+                if out.stopped_by is StoppedBy.TIME:
                     return picked, False
                 w = out.weights
-                tell(self.progress, "regressions", step + 1, EBIC_STEPS)
+                work.emit(Counted("regressions", step + 1, EBIC_STEPS))
                 used = (w != 0) & (self.penalised > 0)
                 size = np.bincount(self.targets[used], minlength=len(domain))
-                _, likelihood = self.objective.problem.terms(w, self.objective.threads)
+                likelihood = self.objective.score_terms(w)[1]
                 value = -2 * likelihood + size * np.log(n) + 2 * gamma * size * np.log(candidates)
                 better = value < best - 1e-9 * np.abs(value)
                 best = np.where(better, value, best)
-                picked[better] = self.picked(w)[better]
+                picked[better] = self.find_picked(w)[better]
                 since = np.where(better, 0, since + 1)
                 if since.min() >= EBIC_PATIENCE:
                     break
         return picked, True
 
 
-def one_sided_pairs(domain: Domain) -> tuple[FeatureSet, Array]:
+def list_one_sided_pairs(domain: Domain) -> tuple[FeatureSet, Array]:
     """Intercepts and ordered pairs of non-reference states of two variables, with the variable each is a coefficient for."""
     atoms = FeatureSet.atomic(domain).literals.astype(np.int64)
     variable = domain.literal_variable[atoms]
@@ -261,12 +268,12 @@ def one_sided_pairs(domain: Domain) -> tuple[FeatureSet, Array]:
     return features, np.concatenate([variable, domain.literal_variable[a]]).astype(np.int32)
 
 
-def join(picked: Array, consistency: str) -> Array:
+def join_picks(picked: Array, consistency: str) -> Array:
     """Edges between variables, as a symmetric matrix of truth values."""
     return np.asarray(picked & picked.T if consistency == "and" else picked | picked.T)
 
 
-def edge_features(domain: Domain, edges: Array) -> FeatureSet:
+def list_edge_features(domain: Domain, edges: Array) -> FeatureSet:
     """One feature per edge and pair of non-reference states."""
     pairs = FeatureSet.all_pairs(domain)
     pairs = pairs.subset(pairs.lengths == 2)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -22,19 +21,19 @@ from undirected.data.arrays import is_frame
 from undirected.data.dataset import Dataset
 from undirected.data.readers import read_data
 from undirected.data.variables import Domain
-from undirected.errors import DataError, ParameterError, TableWarning, Unconverged, check_work
+from undirected.errors import DataError, ParameterError, TableWarning, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
-from undirected.weights.fit import WeightFit, check_penalties, fit_weights
-from undirected.weights.pseudo_likelihood import PseudoLikelihood, affordable
-from undirected.work import MEMORY
+from undirected.structure.proposal import Proposal, Structure
+from undirected.structure.trials import WEIGHT_SETTINGS, Tuner
+from undirected.weights.fit import WeightFit, WeightPath
+from undirected.weights.penalty import check_prior
+from undirected.weights.pseudo_likelihood import choose_affordable
+from undirected.work import MEMORY, StoppedBy, Work
 
 Grid = dict[str, list[Any]]
-LedgerPath = str | os.PathLike[str] | None
-WEIGHT_SETTINGS = ("l1", "sd")
-
-FITTED = ("network_", "fit_", "domain_", "n_features_in_", "feature_names_in_")  # what `fit` itself sets
+STRUCTURE_SHARE = 0.5  # of the time, by which a learner that does not move from network to network should have its features
 
 # For the docstrings of learners without parameters of their own.
 SHARED_PARAMETERS = """
@@ -49,28 +48,6 @@ SHARED_PARAMETERS = """
     domain : Domain, Dataset, MarkovNetwork or path of a network, optional
         The variables and states to code tables with, so that rows with states that the training rows lack can be scored.
 """
-
-
-def tell(progress: Any, what: str, done: int, n: int) -> None:
-    """Of work before the weights, to whoever wants to know: so many of so many are done."""
-    if hasattr(progress, "counting"):
-        progress.counting(what, done, n)
-
-
-class Proposal(NamedTuple):
-    """A structural setting and the features it gives, atomic ones not yet added; ``seconds`` if the clock cannot tell them, parts
-    of the work having been found in a ledger; not ``complete`` if a time budget cut the search for it, or for what it is made of;
-    ``cut`` if the former. ``weights``, where the search has learned some, are those of the features with the atomic ones, in
-    canonical order. ``found`` is what a learner with these settings would have learned beside the features, by attribute; None if
-    that is not known."""
-
-    settings: dict[str, Any]
-    features: FeatureSet
-    seconds: float | None = None
-    complete: bool = True
-    weights: Array | None = None
-    cut: bool = False
-    found: dict[str, Any] | None = None
 
 
 class _WithNames:
@@ -124,27 +101,26 @@ class Learner(BaseEstimator):  # type: ignore[misc]
 
     network_: MarkovNetwork
     fit_: WeightFit
-    _cut: str | None = None  # what ended the last search for features early, if anything did
 
     @abstractmethod
-    def propose(self, data: Dataset) -> FeatureSet:
+    def propose(self, data: Dataset, work: Work) -> Structure:
         """Candidate features from the training table."""
 
-    def proposals(
-        self, data: Dataset, valid: Dataset, grid: Grid, ledger: LedgerPath = None, search_tol: float | None = None
-    ) -> Iterator[Proposal]:
-        """Candidate features for every structural setting of a grid; what settings share is computed once.
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
+        """Candidate features for every structural setting of a grid; a learner may compute once what settings share.
 
-        The last two are for a learner that tunes others on its way; see `undirected.tune`.
+        ``tuner`` serves learners that are built on others and tune these first.
         """
-        structural = {name: values for name, values in grid.items() if name not in WEIGHT_SETTINGS}
-        for values in itertools.product(*structural.values()):
-            settings = dict(zip(structural, values, strict=True))
+        for settings in list_structural(grid):
             one = clone(self).set_params(**settings)
-            features = one.propose(data)
-            yield Proposal(settings, features, found=one.learned())
+            structure = one.propose(data, work)
+            yield Proposal(settings, structure)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, start: WeightFit | None = None) -> Self:
+    def start_work(self) -> Work:
+        """The limits of this learner's own parameters, from now on."""
+        return Work.start(self.threads, self.memory, self.time_budget, progress=self.progress)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, start: WeightFit | None = None, work: Work | None = None) -> Self:
         """Learn a network.
 
         Parameters
@@ -158,79 +134,74 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         start
             An earlier fit: if it has the same features, its weights are the start. A learner that searches takes its features,
             too, and does not search again.
+        work
+            Limits, clock and listener of a larger task that this fit is a part of, in place of the learner's own ``threads``,
+            ``memory``, ``time_budget`` and ``progress``.
         """
-        began = time.monotonic()
-        check_work(self.threads, self.memory, self.time_budget)
-        check_penalties(self.l1, self.sd, self.tol)
+        work = self.start_work() if work is None else work
+        check_prior(self.l1, self.sd, self.tol)
         data = self._training_table(_with_target(X, y), sample_weight)
         data.require_complete("learning")
         if not data.total_weight > 0:
             raise DataError(f"{data.source}: no row has a weight above zero")
-        self._cut = None
-        try:
-            features, weights, prepared = self._proposed(data, start)
-        except KeyboardInterrupt:  # the best there is: variables that know nothing of each other
-            features, weights, prepared, self._cut = FeatureSet.atomic(data.domain), None, None, "interrupt"
-        left = self._left(began)
-        if prepared is None:
-            features, weights = self._within_time(features, weights, data, left)
-        self.fit_ = fit_weights(
-            features, data, self.l1, self.sd, tol=self.tol, threads=self.threads, memory=self.memory,
-            start=weights, time_budget=left, progress=self.progress, objective=prepared,
-        )  # fmt: skip
-        if self._cut is not None and self.fit_.converged:  # an early stop, however well the weights came out
-            self.fit_.stopped_by = self._cut
-            warnings.warn(f"the features are not all there: stopped by {self._cut}", Unconverged, stacklevel=2)
-        self.network_ = self._kept(self.fit_)
-        self.domain_ = data.domain
+        structure = self._find_structure(data, work, start)
+        path = WeightPath(structure.features, data, work, structure.objective)
+        self.fit_ = path.solve([(self.l1, self.sd)], self.tol, structure.weights)[0]
+        self._warn_if_early(structure.stopped_by)
+        self._adopt(data.domain, self.fit_, structure.learned)
         return self
 
-    def _within_time(
-        self, features: FeatureSet, weights: Array | None, data: Dataset, left: float | None
-    ) -> tuple[FeatureSet, Array | None]:
-        """The features that can be prepared in the time that is left, the shortest first; the search for them then counts as cut."""
-        kept = affordable(features, data, left, self.threads, self.memory)
-        if kept is None:
-            return features, weights
-        self._cut = "time"
-        self.keep_features(kept)
-        return features.subset(kept), None if weights is None else weights[kept]
+    def _find_structure(self, data: Dataset, work: Work, start: WeightFit | None) -> Structure:
+        """The features to weigh, the atomic ones among them, as many as can be prepared in the time; Ctrl-C leaves the atomic ones."""
+        atoms = FeatureSet.atomic(data.domain)
+        try:
+            structure = self._propose_from(data, work, start)
+        except KeyboardInterrupt:  # the best there is: variables that know nothing of each other
+            return Structure(atoms, stopped_by=StoppedBy.INTERRUPT)
+        structure.features = structure.features.union(atoms)
+        if structure.weights is None and start is not None:
+            structure.weights = start.weights_for(structure.features)
+        kept = choose_affordable(structure.features, data, work) if structure.objective is None else None
+        if kept is not None:
+            structure.features, structure.stopped_by = structure.features.subset(kept), StoppedBy.TIME
+            structure.weights = None if structure.weights is None else structure.weights[kept]
+            structure.learned = self.trim_learned(structure.learned, kept)
+        return structure
 
-    def keep_features(self, kept: Array) -> None:
-        """Bring what was learned beside the features into line with those that are kept."""
+    def _propose_from(self, data: Dataset, work: Work, start: WeightFit | None) -> Structure:
+        """`propose`; a learner that searches takes an earlier fit instead."""
+        return self.propose(data, work)
 
-    def learned(self) -> dict[str, Any]:
-        """What `propose` has learned beside features, by attribute."""
-        return {name: value for name, value in vars(self).items() if name.endswith("_") and name not in FITTED}
+    def _warn_if_early(self, cut: StoppedBy | None) -> None:
+        """Warn where weights or features are not what more time would give; early features count, however well the weights came out."""
+        if not self.fit_.converged:
+            warnings.warn(
+                f"stopped by {self.fit_.stopped_by} at a violation of {self.fit_.violation:.2g}, above the tolerance {self.tol:g}",
+                Unconverged, stacklevel=3,
+            )  # fmt: skip
+        elif cut is not None:
+            self.fit_.stopped_by = cut
+            warnings.warn(f"the features are not all there: stopped by {cut}", Unconverged, stacklevel=3)
 
-    def recall(self, data: Dataset, ledger: LedgerPath) -> dict[str, Any]:
+    def trim_learned(self, learned: dict[str, Any], kept: Array) -> dict[str, Any]:
+        """What was learned beside the features, in line with those of them that are kept."""
+        return learned
+
+    def recall(self, data: Dataset, tuner: Tuner) -> dict[str, Any]:
         """What `propose` learns beside features, by attribute, for a tuning that finds its features in a ledger."""
-        one: Self = clone(self).set_params(time_budget=None)
-        one.propose(data)
-        return one.learned()
+        return self.propose(data, self.start_work().extend()).learned
 
     def adopt(self, X: Any, fit: WeightFit, learned: dict[str, Any]) -> Self:
         """Be fitted to a table with features and weights that were learned elsewhere, with this learner's settings."""
-        data = self._training_table(X, None)
-        self.fit_, self.network_, self.domain_ = fit, self._kept(fit), data.domain
-        for name, value in learned.items():
-            setattr(self, name, value)
+        self._adopt(self._training_table(X, None).domain, fit, learned)
         return self
 
-    def _proposed(self, data: Dataset, start: WeightFit | None) -> tuple[FeatureSet, Array | None, PseudoLikelihood | None]:
-        """The features to weigh, weights to start from, and the objective where it has been prepared on the way."""
-        features = self.propose(data).union(FeatureSet.atomic(data.domain))
-        return features, None if start is None else start.weights_for(features), None
+    def _adopt(self, domain: Domain, fit: WeightFit, learned: dict[str, Any]) -> None:
+        self.fit_, self.network_, self.domain_ = fit, self._make_network(fit), domain
+        for name, value in learned.items():
+            setattr(self, name, value)
 
-    def _left(self, began: float) -> float | None:
-        """Of the time budget, for work that began at that moment."""
-        return None if self.time_budget is None else max(0.0, float(self.time_budget) - (time.monotonic() - began))
-
-    def _structure_deadline(self) -> float | None:
-        """By when a learner that does not move from network to network should have its features: the weights need time, too."""
-        return None if self.time_budget is None else time.monotonic() + float(self.time_budget) / 2
-
-    def _kept(self, fit: WeightFit) -> MarkovNetwork:
+    def _make_network(self, fit: WeightFit) -> MarkovNetwork:
         """The network; pruning leaves out zero weights, but never an atomic feature."""
         network = fit.network()
         if not self.prune:
@@ -297,6 +268,19 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
+
+
+def list_structural(grid: Grid) -> Iterator[dict[str, Any]]:
+    """Every combination of a grid's settings that decide features."""
+    structural = {name: values for name, values in grid.items() if name not in WEIGHT_SETTINGS}
+    for values in itertools.product(*structural.values()):
+        yield dict(zip(structural, values, strict=True))
+
+
+def describe_params(learner: Learner, ignored: Collection[str] = ()) -> dict[str, str]:
+    """The parameters that a result depends on, as texts."""
+    without = {"progress", "threads", "memory", "domain", *ignored}
+    return {name: repr(value) for name, value in learner.get_params().items() if name not in without}
 
 
 def as_domain(value: Any) -> Domain | None:

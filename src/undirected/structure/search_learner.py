@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import os
-import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 
 from undirected.data.dataset import Dataset
 from undirected.errors import ParameterError, Unconverged
-from undirected.features.feature_set import FeatureSet
-from undirected.kernels.types import Array
-from undirected.store import check_writable
-from undirected.structure.learner import WEIGHT_SETTINGS, Grid, Learner, LedgerPath, Proposal
-from undirected.structure.search import Checkpoint, Search, Stopped, Trace
-from undirected.weights.fit import WeightFit, check_penalties
-from undirected.weights.ledger import digest
-from undirected.weights.pseudo_likelihood import PseudoLikelihood
-from undirected.weights.tuning import lasting_params
-from undirected.work import MEMORY
+from undirected.store import OwnedFile, check_writable, digest_text
+from undirected.structure.learner import Grid, Learner, describe_params, list_structural
+from undirected.structure.proposal import Proposal, Structure
+from undirected.structure.search_state import SearchState
+from undirected.structure.trace import Trace
+from undirected.structure.trials import Tuner
+from undirected.weights.fit import WeightFit
+from undirected.weights.penalty import NARROWEST_SD, check_prior
+from undirected.work import MEMORY, Stopped, StoppedBy, Work
 
 FORMAT = 2  # of checkpoints; those of another are not taken up
 # For the papers' grids, likely and cheap values first, for the sake of time budgets.
@@ -67,105 +63,97 @@ class SearchLearner(Learner):
     trace_: Trace
 
     @abstractmethod
-    def explore(self, search: Search, state: dict[str, Any] | None) -> None:
+    def explore(self, search: SearchState, state: dict[str, Any] | None) -> None:
         """Search until nothing improves the score; ``state`` is what was saved with the checkpoint that is being taken up."""
 
     def rules(self) -> dict[str, Any]:
         """What a subclass asks of the features that enter, as `Search` takes it."""
         return {}
 
-    def propose(self, data: Dataset) -> FeatureSet:
-        return self._run(data, self.checkpoint, self.time_budget).features
+    def propose(self, data: Dataset, work: Work) -> Structure:
+        search, learned = self._run(data, self.checkpoint, work)
+        stopped_by = search.trace.stopped_by
+        if stopped_by is not StoppedBy.CONVERGED:
+            warnings.warn(f"the search was stopped by {stopped_by} after {search.n_moves:,} moves", Unconverged, stacklevel=5)
+        return _make_structure(search, learned)
 
-    def _proposed(self, data: Dataset, start: WeightFit | None) -> tuple[FeatureSet, Array | None, PseudoLikelihood | None]:
+    def _propose_from(self, data: Dataset, work: Work, start: WeightFit | None) -> Structure:
         """An earlier fit is not searched for again."""
         if start is not None and start.features.domain == data.domain:
-            return start.features, start.weights, None
-        search = self._run(data, self.checkpoint, self.time_budget)
-        return *_canonical(search), search.objective
+            return Structure(start.features, weights=start.weights)
+        return self.propose(data, work)
 
-    def recall(self, data: Dataset, ledger: LedgerPath) -> dict[str, Any]:
-        kept = _kept_beside(ledger, self._owner(data))
-        if kept is None or not kept.exists():
-            return {}
-        one: Self = clone(self)
-        one._run(data, kept, None)
-        return one.learned()
+    def recall(self, data: Dataset, tuner: Tuner) -> dict[str, Any]:
+        kept = tuner.find_checkpoint(self._owner(data))
+        return {} if kept is None or not kept.exists() else self._run(data, kept, self.start_work().extend())[1]
 
-    def kept(self) -> dict[str, Any]:
+    def pack(self) -> dict[str, Any]:
         """What a subclass has found beside the network, for the checkpoint of a finished search."""
         return {}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take up what `kept` gave."""
+    def unpack(self, state: dict[str, Any]) -> None:
+        """Take up what `pack` gave."""
+
+    def list_learned(self) -> dict[str, Any]:
+        """What a subclass has found beside the network, by attribute."""
+        return {}
 
     def _run(
-        self, data: Dataset, checkpoint: str | os.PathLike[str] | None, time_budget: float | None, common: dict[Any, Any] | None = None
-    ) -> Search:
+        self, data: Dataset, checkpoint: str | os.PathLike[str] | None, work: Work, common: dict[Any, Any] | None = None
+    ) -> tuple[SearchState, dict[str, Any]]:
+        """Search to the end, or until time or Ctrl-C ends it; what was learned beside the network, by attribute."""
         self._check()
         if checkpoint is not None:
             check_writable(checkpoint)
-        search = Search(
+        search = SearchState(
             data, self.alpha, *((self.l1, self.sd) if self.search_sd is None else (0.0, self.search_sd)), **self.rules(),
             tol=self.tol, relearn_every=None if self.relearn_every == "auto" else int(self.relearn_every), relearn_share=self.relearn_share,
-            threads=self.threads, memory=self.memory, time_budget=time_budget, progress=self.progress,
-            checkpoint=None if checkpoint is None else Checkpoint(Path(checkpoint), self._owner(data)), common=common,
+            checkpoint=None if checkpoint is None else OwnedFile(Path(checkpoint), self._owner(data), "a checkpoint of a search"),
+            work=work, common=common,
         )  # fmt: skip
+        one: SearchLearner = clone(self)  # what it finds on its way stays out of this learner until it is fitted
         try:
             state = search.resume()
             if state is None or not state.pop("finished"):
-                self.explore(search, state)
-                search.trace.stopped_by = "converged"
+                one.explore(search, state)
+                search.trace.stopped_by = StoppedBy.CONVERGED
                 search.note()
-                search.save(self.kept(), finished=True)
+                search.save(one.pack(), finished=True)
             else:
-                self.restore(state)
+                one.unpack(state)
         except (Stopped, KeyboardInterrupt) as stopped:
-            search.trace.stopped_by = stopped.why if isinstance(stopped, Stopped) else "interrupt"
+            search.trace.stopped_by = stopped.why if isinstance(stopped, Stopped) else StoppedBy.INTERRUPT
             if search.weights:
                 search.note()
             else:  # there was no time for a network
                 search.begin_bare()
             search.flush()
-        self.trace_ = search.trace
-        if search.trace.stopped_by != "converged":
-            self._cut = search.trace.stopped_by
-            warnings.warn(f"the search was stopped by {search.trace.stopped_by} after {search.n_moves:,} moves", Unconverged, stacklevel=4)
-        return search
+        return search, {"trace_": search.trace, **one.list_learned()}
 
     def _owner(self, data: Dataset) -> str:
-        """What a checkpoint depends on."""
-        params = lasting_params(self, {"checkpoint", "time_budget", "prune", "bins", "missing"})
+        """What a checkpoint depends on, as a fingerprint."""
+        params = describe_params(self, {"checkpoint", "time_budget", "prune", "bins", "missing"})
         if self.search_sd is not None:
             del params["l1"], params["sd"]
-        return hashlib.sha256(repr((FORMAT, type(self).__name__, sorted(params.items()), digest(data))).encode()).hexdigest()[:32]
+        return digest_text(repr((FORMAT, type(self).__name__, sorted(params.items()), data.digest())))
 
-    def proposals(
-        self, data: Dataset, valid: Dataset, grid: Grid, ledger: LedgerPath = None, search_tol: float | None = None
-    ) -> Iterator[Proposal]:
+    def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
         """A search for every structural setting; beside a ledger, searches are kept in a folder and go on where they stopped."""
-        structural = {name: values for name, values in grid.items() if name not in WEIGHT_SETTINGS}
-        began = time.monotonic()
         common: dict[Any, Any] = {}
-        for values in itertools.product(*structural.values()):
-            settings = dict(zip(structural, values, strict=True))
-            left = self._left(began)
+        for settings in list_structural(grid):
             if settings.setdefault("search_sd", self.search_sd) is None:
                 settings["search_sd"] = 1.0 if self.sd == float("inf") else self.sd
-            one = clone(self).set_params(**settings, time_budget=left)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", Unconverged)  # told by the proposal
-                search = one._run(data, _kept_beside(ledger, one._owner(data)), left, common)
-            if search.trace.stopped_by == "interrupt":
+            one = clone(self).set_params(**settings)
+            search, learned = one._run(data, tuner.find_checkpoint(one._owner(data)), work, common)
+            if search.trace.stopped_by is StoppedBy.INTERRUPT:
                 raise KeyboardInterrupt
-            features, weights = _canonical(search)
-            done = search.trace.stopped_by == "converged"
-            yield Proposal(settings, features, search.trace.points[-1].seconds, done, weights, not done, one.learned())
+            done = search.trace.stopped_by is StoppedBy.CONVERGED
+            yield Proposal(settings, _make_structure(search, learned), search.trace.points[-1].seconds, done, last=not done)
 
     def _check(self) -> None:
         check_price("alpha", self.alpha)
-        check_penalties(self.l1, self.sd, self.tol)
-        if self.search_sd is not None and (not isinstance(self.search_sd, Real) or not self.search_sd >= 1e-9):
+        check_prior(self.l1, self.sd, self.tol)
+        if self.search_sd is not None and (not isinstance(self.search_sd, Real) or not self.search_sd >= NARROWEST_SD):
             raise ParameterError(f"search_sd={self.search_sd!r}: a number above zero (inf for no prior, None for that of the weights)")
         every = self.relearn_every
         if every != "auto" and (not isinstance(every, int | np.integer) or isinstance(every, bool) or every < 1):
@@ -182,16 +170,10 @@ def check_rows(min_rows: float) -> None:
         raise ParameterError(f"min_rows={min_rows!r}: a number of rows, zero or more")
 
 
-def _canonical(search: Search) -> tuple[FeatureSet, Array | None]:
+def _make_structure(search: SearchState, learned: dict[str, Any]) -> Structure:
     """The features in canonical order, with the search's weights if it has come to learn any."""
     features = search.features.canonical()
     weights = np.array([search.weights[f] for f in features])
-    return features, weights if weights.any() else None
-
-
-def _kept_beside(ledger: LedgerPath, name: str) -> Path | None:
-    if ledger is None:
-        return None
-    folder = Path(ledger).with_suffix(".searches")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{name}.json"
+    stopped_by = search.trace.stopped_by
+    cut = None if stopped_by is StoppedBy.CONVERGED else stopped_by
+    return Structure(features, learned, cut, weights if weights.any() else None, search.objective)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +13,7 @@ from undirected.errors import DataError
 from undirected.features.conjunction import format_feature
 from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.structure.learner import tell
-from undirected.work import count_cores
+from undirected.work import Counted, Work, count_cores
 
 
 @dataclass(repr=False)
@@ -205,20 +202,12 @@ class Trees:
         return "\n".join(lines)
 
 
-def grow_trees(
-    data: Dataset,
-    min_rows: float = 10,
-    kappa: float = 1.0,
-    threads: int | None = None,
-    deadline: float | None = None,
-    progress: Any = None,
-) -> Trees:
-    """A tree for each variable with more than one state.
+def grow_trees(data: Dataset, min_rows: float, kappa: float, work: Work) -> Trees:
+    """Grow a tree for each variable with more than one state.
 
     Row by row, the states that hold are counted by state of the target (each variable's most frequent state is what the
     others leave over, and the larger side of a split what the smaller one leaves), so that the cost of a level is the number
-    of uncommon cells; all targets share the rows. Ctrl-C and the deadline (in the time of ``time.monotonic``) need not wait for all
-    of them.
+    of uncommon cells; all targets share the rows. Ctrl-C and the deadline need not wait for all of them.
     """
     data.require_complete("growing trees")
     table = data.distinct
@@ -227,13 +216,13 @@ def grow_trees(
 
     def go_on(done: int) -> bool:
         nonlocal finished
-        tell(progress, "trees", done, len(targets))
-        finished = deadline is None or time.monotonic() < deadline
+        work.emit(Counted("trees", done, len(targets)))
+        finished = not work.is_over
         return bool(finished)
 
-    args = (targets, float(min_rows), -float(np.log(kappa)), threads or count_cores(), go_on)
+    args = (targets, float(min_rows), -float(np.log(kappa)), work.threads, go_on)
     nodes: tuple[Array, Array, Array, Array, Array, Array, Array] = backend().module.grow_trees(*_table(table), *args)
-    return Trees(data.domain, targets, *nodes, threads, finished)
+    return Trees(data.domain, targets, *nodes, work.threads, finished)
 
 
 def _table(data: Dataset) -> tuple[Array, Array, Array]:

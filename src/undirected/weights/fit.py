@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +13,21 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from undirected.data.readers import read_data
-from undirected.errors import ParameterError, Unconverged, check_number, check_work
+from undirected.errors import ParameterError, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
-from undirected.weights.plain import quasi_newton
+from undirected.weights.objective import CurvedObjective
+from undirected.weights.outcome import Judge, Outcome
+from undirected.weights.penalty import Penalty, check_prior
+from undirected.weights.plain import solve_plain
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
-from undirected.weights.solver import Callback, ElasticNet, GiveUp, Outcome
-from undirected.work import MEMORY
+from undirected.weights.quasi_newton import QuasiNewton
+from undirected.work import MEMORY, Listener, StoppedBy, Work
 
 SOLVERS = ("auto", "plain")
+MAX_ITERATIONS = 10_000
+Setting = tuple[float, float]  # l1 and sd
 
 
 @dataclass
@@ -41,14 +44,14 @@ class WeightFit:
     sd: float
     objective: float
     violation: float
-    stopped_by: str
+    stopped_by: StoppedBy
     iterations: int
     seconds: float
     threads: int
 
     @property
     def converged(self) -> bool:
-        return self.stopped_by == "tolerance"
+        return self.stopped_by is StoppedBy.TOLERANCE
 
     @property
     def n_nonzero(self) -> int:
@@ -89,8 +92,8 @@ def fit_weights(
     threads: int | None = None,
     memory: int = MEMORY,
     time_budget: float | None = None,
-    max_iterations: int = 10_000,
-    progress: Callback | None = None,
+    max_iterations: int = MAX_ITERATIONS,
+    progress: Listener | None = None,
     solver: str = "auto",
     objective: PseudoLikelihood | None = None,
 ) -> WeightFit:
@@ -114,7 +117,7 @@ def fit_weights(
     time_budget, max_iterations
         Seconds and steps after which the best weights so far are returned, with a warning. Ctrl-C does the same.
     progress
-        Called as ``progress(iteration, objective, violation)``.
+        Called with an `Event` after every step: a ``SolverStep`` with iteration, objective and violation.
     solver
         ``auto``, or ``plain``: L-BFGS or OWL-QN without scaling, as in the papers.
     objective
@@ -139,72 +142,130 @@ def fit_weights(
 def fit_path(
     features: FeatureSet,
     data: Any,
-    settings: Sequence[tuple[float, float]],
+    settings: Sequence[Setting],
     *,
     tol: float = 1e-5,
     start: Array | None = None,
     threads: int | None = None,
     memory: int = MEMORY,
     time_budget: float | None = None,
-    max_iterations: int = 10_000,
-    progress: Callback | None = None,
+    max_iterations: int = MAX_ITERATIONS,
+    progress: Listener | None = None,
     solver: str = "auto",
-    give_up: GiveUp | None = None,
     objective: PseudoLikelihood | None = None,
 ) -> list[WeightFit]:
     """`fit_weights` for several ``(l1, sd)``: prepared once, with warm starts.
 
     The strongest penalties are solved first, each from the nearest setting already solved; results come in the order of
-    ``settings``. The time budget is for all. ``give_up`` ends hopeless settings early (``auto`` solver only).
+    ``settings``. The time budget is for all.
     """
-    for l1, sd in settings:
-        check_penalties(l1, sd, tol)
-    if solver not in SOLVERS:
-        raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
-    check_work(threads, memory, time_budget)
-    began = time.monotonic()
-    deadline = None if time_budget is None else began + time_budget
-    data = read_data(data, domain=features.domain)
-    with one_blas_thread():
-        if objective is None or not objective.serves(features, data):
-            objective = PseudoLikelihood(features, data, threads, memory)
-        first = objective.independent_start if start is None else _check_start(start, len(features))
-        elastic = ElasticNet(objective)
-        fits: dict[int, WeightFit] = {}
-        steps = max_iterations
-        for k in sorted(range(len(settings)), key=lambda k: (settings[k][1], -settings[k][0])):
-            l1, sd = settings[k]
-            w = min(fits.values(), key=lambda fit: _distance(fit, l1, sd)).weights if fits else first
-            if solver == "plain":
-                out = _solve_plain(objective, l1, sd, w, tol, steps, deadline, progress)
-            else:
-                out = elastic.solve(l1, sd, w, tol, steps, deadline, progress, give_up)
-            seconds = time.monotonic() - began
-            fits[k] = WeightFit(
-                features,
-                out.weights,
-                l1,
-                sd,
-                out.objective,
-                out.violation,
-                out.stopped_by,
-                out.iterations,
-                seconds,
-                objective.threads,
-            )
-            began = time.monotonic()
-            if out.stopped_by == "interrupt":
-                steps, progress = 0, None  # the settings that are left get the nearest weights there are
-            elif steps == 0 and out.stopped_by == "iterations":
-                fits[k].stopped_by = "interrupt"
-    for fit in fits.values():
-        if not fit.converged and fit.stopped_by != "given up":
+    work = Work.start(threads, memory, time_budget, progress=progress)
+    table = read_data(data, domain=features.domain)
+    path = WeightPath(features, table, work, objective)
+    fits = path.solve(settings, tol, start, max_iterations=max_iterations, solver=solver)
+    for fit in fits:
+        if not fit.converged:
             warnings.warn(
                 f"stopped by {fit.stopped_by} at a violation of {fit.violation:.2g}, above the tolerance {tol:g}",
                 Unconverged,
                 stacklevel=2,
             )
-    return [fits[k] for k in range(len(settings))]
+    return fits
+
+
+class WeightPath:
+    """The weights of some features on a table for several settings: the objective is prepared once, and each setting starts from the
+    nearest one that is solved."""
+
+    def __init__(self, features: FeatureSet, data: Any, work: Work, objective: PseudoLikelihood | None = None) -> None:
+        self.features, self.data, self.work, self.objective = features, data, work, objective
+        self.began = work.now()
+
+    def solve(
+        self,
+        settings: Sequence[Setting],
+        tol: float,
+        start: Array | None = None,
+        *,
+        judge: Judge | None = None,
+        max_iterations: int = MAX_ITERATIONS,
+        solver: str = "auto",
+    ) -> list[WeightFit]:
+        """A fit for each setting, in their order. Once Ctrl-C is pressed, those that are left get the nearest weights there are.
+
+        ``judge`` ends settings early that cannot win (``auto`` solver only).
+        """
+        for l1, sd in settings:
+            check_prior(l1, sd, tol)
+        if solver not in SOLVERS:
+            raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
+        with one_blas_thread():
+            objective = self._prepare()
+            first = objective.independent_start if start is None else _check_start(start, len(self.features))
+            solve = _choose_solver(objective, solver, judge)
+            fits: dict[int, WeightFit] = {}
+            steps, work = max_iterations, self.work
+            for k in sorted(range(len(settings)), key=lambda k: (settings[k][1], -settings[k][0])):
+                l1, sd = settings[k]
+                w = min(fits.values(), key=lambda fit: _distance(fit, l1, sd)).weights if fits else first
+                out = solve(Penalty.from_prior(l1, sd), w, tol, work, steps)
+                fits[k] = self._make_fit(out, l1, sd)
+                if out.stopped_by is StoppedBy.INTERRUPT:
+                    steps, work = 0, work.silent()
+                elif steps == 0 and out.stopped_by is StoppedBy.ITERATIONS:
+                    fits[k].stopped_by = StoppedBy.INTERRUPT
+        return [fits[k] for k in range(len(settings))]
+
+    def _prepare(self) -> PseudoLikelihood:
+        if self.objective is None or not self.objective.serves(self.features, self.data):
+            self.objective = PseudoLikelihood(self.features, self.data, self.work.threads, self.work.memory)
+        return self.objective
+
+    def _make_fit(self, out: Outcome, l1: float, sd: float) -> WeightFit:
+        """The outcome of a setting, with the seconds since the last one."""
+        began, self.began = self.began, self.work.now()
+        assert self.objective is not None
+        return WeightFit(
+            self.features, out.weights, l1, sd, out.objective, out.violation, out.stopped_by, out.iterations,
+            self.began - began, self.objective.threads,
+        )  # fmt: skip
+
+
+def minimise(
+    objective: CurvedObjective,
+    penalty: Penalty,
+    start: Array,
+    *,
+    tol: float = 1e-5,
+    work: Work | None = None,
+    max_iterations: int = MAX_ITERATIONS,
+    solver: str = "auto",
+) -> Outcome:
+    """Minimise any objective with any penalty to a certificate: what `fit_weights` does for a table and one pair of settings.
+
+    Examples
+    --------
+    >>> import numpy as np, undirected
+    >>> from undirected.weights.fit import minimise
+    >>> from undirected.weights.penalty import Penalty
+    >>> truth = undirected.datasets.grid_ising(3, 3, seed=1)
+    >>> data = undirected.datasets.exact_sample(truth, 2_000, seed=2)
+    >>> objective = undirected.PseudoLikelihood(truth.features, data)
+    >>> drawn = Penalty(ridge=1e6, centre=truth.weights)  # a prior so strong that the weights hardly move
+    >>> bool(np.allclose(minimise(objective, drawn, np.zeros(len(objective))).weights, truth.weights, atol=0.01))
+    True
+    """
+    penalty.check(len(objective))
+    with one_blas_thread():
+        solve = _choose_solver(objective, solver, None)
+        return solve(penalty, _check_start(start, len(objective)), tol, work or Work.start(), max_iterations)
+
+
+def _choose_solver(objective: CurvedObjective, solver: str, judge: Judge | None) -> Callable[[Penalty, Array, float, Work, int], Outcome]:
+    """A function that solves for one penalty; what it learns of the objective carries over to the next."""
+    if solver == "plain":
+        return functools.partial(solve_plain, objective)
+    return functools.partial(QuasiNewton(objective).solve, judge=judge)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
@@ -222,35 +283,6 @@ def _distance(fit: WeightFit, l1: float, sd: float) -> float:
     """How far a solved setting is from another: the nearest one makes the best start."""
     ridge, other = (0.0 if np.isinf(s) else 1 / s**2 for s in (sd, fit.sd))
     return float(abs(np.log((1 + l1) / (1 + fit.l1))) + abs(np.log((1e-3 + ridge) / (1e-3 + other))))
-
-
-def _solve_plain(
-    objective: PseudoLikelihood,
-    l1: float,
-    sd: float,
-    start: Array,
-    tol: float,
-    max_iterations: int,
-    deadline: float | None,
-    progress: Callback | None,
-) -> Outcome:
-    ridge = 0.0 if np.isinf(sd) else 1 / sd**2
-
-    def smooth(w: Array) -> tuple[float, Array]:
-        loss, gradient, _ = objective.evaluate(w)
-        return loss + 0.5 * ridge * float(w @ w), gradient + ridge * w
-
-    return quasi_newton(smooth, start, l1, 6, tol, objective.total_weight, max_iterations, progress, deadline)
-
-
-def check_penalties(l1: float, sd: float, tol: float) -> None:
-    check_number("l1", l1, 0)
-    check_number("sd", sd, 0, above=True)
-    check_number("tol", tol, 0, above=True)
-    if math.isinf(l1):
-        raise ParameterError(f"l1={l1}: the L1 penalty must be finite")
-    if sd < 1e-9:
-        raise ParameterError(f"sd={sd:g}: a Gaussian prior this narrow leaves every weight at zero; try 0.1")
 
 
 def _check_start(start: Array, n: int) -> Array:

@@ -10,74 +10,87 @@ Steps are then less good; value, gradient and certificate stay exact.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from undirected.kernels.types import Array
-from undirected.weights.pseudo_likelihood import PseudoLikelihood
-from undirected.weights.solver import Outcome, pseudo_gradient
+from undirected.weights.objective import SeparableObjective, check_needs
+from undirected.weights.outcome import Outcome
+from undirected.weights.penalty import Penalty
+from undirected.work import StoppedBy, Work
 
-NEAR = 30  # times the tolerance: from here on in double precision
+SINGLE_UNTIL = 30  # times the tolerance: from here on in double precision
 MAX_SAMPLE = 1 << 28  # conditional probabilities kept for the Hessian
+MAX_HALVINGS = 30  # of a step
 
 
 def solve_nodewise(
-    objective: PseudoLikelihood, penalty: Array, start: Array, tol: float, max_iterations: int = 200, deadline: float | None = None
+    objective: SeparableObjective, l1: Array, start: Array, tol: float, work: Work, n_literals: int, max_iterations: int = 200
 ) -> Outcome:
-    """Minimise ``loss(w) + sum penalty |w|`` for an objective with ``targets``; ``violation`` as in the elastic-net solver."""
-    problem, threads, targets = objective.problem, objective.threads, objective.targets
+    """Minimise ``loss(w) + sum l1 |w|`` for an objective of separate terms; ``violation`` as in the other solvers.
+
+    ``n_literals``, the conditional probabilities that a row has, decides how many rows the Hessian is estimated from.
+    """
+    check_needs(objective, SeparableObjective, "separate regressions")
+    targets, penalty = objective.targets, Penalty(l1)
     assert targets is not None
-    n_variables = len(objective.features.domain)
-    stride = max(1, len(objective.table) * objective.features.domain.n_literals // MAX_SAMPLE)
+    sample_rows = max(1, objective.n_rows // max(1, objective.n_rows * n_literals // MAX_SAMPLE))
     w = np.array(start, dtype=float)
-
-    def losses(weights: Array) -> Array:
-        by_variable = -problem.terms(weights, threads)[1]
-        return np.asarray(by_variable + np.bincount(targets, weights=penalty * np.abs(weights), minlength=n_variables))
-
-    value, violation, stopped_by, iteration = losses(w), np.inf, "iterations", 0
+    value, iteration = _penalised_losses(objective, targets, w, l1), 0
     single = True
     while True:
         _, gradient, _ = objective.evaluate(w, single=single)
-        slope = pseudo_gradient(w, gradient, penalty)
-        by_variable = np.zeros(n_variables)
-        np.maximum.at(by_variable, targets, np.abs(slope))
-        violation = float(by_variable.max(initial=0)) / objective.total_weight
-        if single and violation <= NEAR * tol:
+        slope = penalty.subgradient(w, gradient)
+        by_term = np.zeros(objective.n_terms)
+        np.maximum.at(by_term, targets, np.abs(slope))
+        violation = float(by_term.max(initial=0)) / objective.total_weight
+        if single and violation <= SINGLE_UNTIL * tol:
             single = False  # rounding is no longer far below what is left
             continue
+        stopped_by = StoppedBy.TOLERANCE if violation <= tol else StoppedBy.ITERATIONS
         if violation <= tol or iteration == max_iterations:
-            stopped_by = "tolerance" if violation <= tol else "iterations"
             break
-        if deadline is not None and time.monotonic() > deadline:
-            stopped_by = "time"
+        if work.is_over:
+            stopped_by = StoppedBy.TIME
             break
         iteration += 1
-        todo = by_variable > 0.5 * tol * objective.total_weight
-        free = np.flatnonzero(((w != 0) | (slope != 0)) & todo[targets])
-        members = free[np.argsort(targets[free], kind="stable")].astype(np.int32)
-        variables, sizes = np.unique(targets[members], return_counts=True)
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        problem.sample(w, stride, threads)
-        step = np.zeros(len(w))
-        step[members] = problem.steps(variables.astype(np.int32), offsets, members, gradient, w, penalty, threads)
-        expected = np.bincount(targets, weights=gradient * step + penalty * (np.abs(w + step) - np.abs(w)), minlength=n_variables)
-        t = np.where(todo, 1.0, 0.0)
-        for _ in range(30):
-            new = w + t[targets] * step
-            new_value = losses(new)
-            poor = (new_value > value + 1e-4 * t * np.minimum(expected, 0) + 1e-13 * np.abs(value)) & (t > 0)
-            if not poor.any():
-                break
-            t[poor] *= 0.5
-        t[poor] = 0
-        if not (t > 0).any():
+        todo = by_term > 0.5 * tol * objective.total_weight
+        objective.sample_curvature(w, sample_rows)
+        found = _step(objective, targets, w, value, gradient, slope, l1, todo)
+        if found is None:
             if single:
                 single = False
                 continue
-            break  # no variable can be improved: the limit of the arithmetic
-        new = w + t[targets] * step
-        new[(t[targets] == 1) & (np.abs(new) < 1e-14)] = 0
-        w, value = new, losses(new) if poor.any() else new_value
+            break  # no term can be improved: the limit of the arithmetic
+        w, value = found
     return Outcome(w, float(value.sum()), violation, stopped_by, iteration)
+
+
+def _penalised_losses(objective: SeparableObjective, targets: Array, weights: Array, l1: Array) -> Array:
+    """The value of each term with the penalty of its own features."""
+    own = np.bincount(targets, weights=l1 * np.abs(weights), minlength=objective.n_terms)
+    return np.asarray(objective.term_losses(weights) + own)
+
+
+def _step(
+    objective: SeparableObjective, targets: Array, w: Array, value: Array, gradient: Array, slope: Array, l1: Array, todo: Array
+) -> tuple[Array, Array] | None:
+    """A proximal Newton step of the terms in ``todo``, each as long as its own line search allows; None where none moves."""
+    free = np.flatnonzero(((w != 0) | (slope != 0)) & todo[targets])
+    members = free[np.argsort(targets[free], kind="stable")].astype(np.int32)
+    step = np.zeros(len(w))
+    step[members] = objective.newton_steps(members, gradient, w, l1)
+    expected = np.bincount(targets, weights=gradient * step + l1 * (np.abs(w + step) - np.abs(w)), minlength=objective.n_terms)
+    t = np.where(todo, 1.0, 0.0)
+    for _ in range(MAX_HALVINGS):
+        new = w + t[targets] * step
+        new_value = _penalised_losses(objective, targets, new, l1)
+        poor = (new_value > value + 1e-4 * t * np.minimum(expected, 0) + 1e-13 * np.abs(value)) & (t > 0)
+        if not poor.any():
+            break
+        t[poor] *= 0.5
+    t[poor] = 0
+    if not (t > 0).any():
+        return None
+    new = w + t[targets] * step
+    new[(t[targets] == 1) & (np.abs(new) < 1e-14)] = 0
+    return new, _penalised_losses(objective, targets, new, l1) if poor.any() else new_value

@@ -2,83 +2,75 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 
 from undirected.kernels.types import Array
-from undirected.weights.solver import Callback, Outcome, pseudo_gradient
+from undirected.weights.objective import Objective, check_needs
+from undirected.weights.outcome import Outcome, SolverStep
+from undirected.weights.penalty import Penalty
+from undirected.work import StoppedBy, Work
+
+MEMORY_PAIRS = 6  # as in the papers' code
 
 
-def quasi_newton(
-    smooth: Callable[[Array], tuple[float, Array]],
-    start: Array,
-    l1: float = 0.0,
-    memory: int = 6,
-    tol: float = 1e-5,
-    total_weight: float = 1.0,
-    max_iterations: int = 10_000,
-    callback: Callback | None = None,
-    deadline: float | None = None,
-) -> Outcome:
-    """Minimise ``smooth(w) + l1 * sum|w|``: OWL-QN (Andrew and Gao, 2007), which without ``l1`` is L-BFGS.
+def solve_plain(objective: Objective, penalty: Penalty, start: Array, tol: float, work: Work, max_iterations: int = 10_000) -> Outcome:
+    """Minimise an objective with a penalty by OWL-QN (Andrew and Gao, 2007), which without L1 is L-BFGS.
 
-    ``smooth`` returns value and gradient. Stops when the largest entry of the smallest subgradient, divided by
-    ``total_weight``, is at most ``tol``, when no step decreases the objective, at the deadline, or on Ctrl-C.
+    Stops when the largest entry of the smallest subgradient, divided by the total weight, is at most ``tol``, when no step decreases
+    the value, at the deadline, or on Ctrl-C.
     """
+    check_needs(objective, Objective, "L-BFGS")
     w = np.array(start, dtype=float)
-    value, gradient = smooth(w)
-    value += l1 * float(np.abs(w).sum())
+    value, gradient = _evaluate(objective, penalty, w)
     pairs: list[tuple[Array, Array, float]] = []
-    iteration, violation, stopped_by = 0, float("inf"), "iterations"
+    iteration, violation, stopped_by = 0, float("inf"), StoppedBy.ITERATIONS
     try:
         while True:
-            slope = pseudo_gradient(w, gradient, l1)
-            violation = float(np.abs(slope).max(initial=0.0)) / total_weight
-            if callback is not None:
-                callback(iteration, value, violation)
+            slope = penalty.subgradient(w, gradient)
+            violation = float(np.abs(slope).max(initial=0.0)) / objective.total_weight
+            work.emit(SolverStep(iteration, value, violation))
             if violation <= tol or iteration == max_iterations:
-                stopped_by = "tolerance" if violation <= tol else "iterations"
+                stopped_by = StoppedBy.TOLERANCE if violation <= tol else StoppedBy.ITERATIONS
                 break
-            if deadline is not None and time.monotonic() > deadline:
-                stopped_by = "time"
+            if work.is_over:
+                stopped_by = StoppedBy.TIME
                 break
             iteration += 1
-            found = _step(smooth, w, value, slope, l1, pairs)
+            found = _step(objective, penalty, w, value, slope, pairs)
             if found is None:
                 break
             new, new_value, new_gradient = found
             s, y = new - w, new_gradient - gradient
             if float(s @ y) > 0:
                 pairs.append((s, y, float(s @ y)))
-                del pairs[:-memory]
+                del pairs[:-MEMORY_PAIRS]
             w, value, gradient = new, new_value, new_gradient
     except KeyboardInterrupt:
-        stopped_by = "interrupt"
+        stopped_by = StoppedBy.INTERRUPT
     return Outcome(w, value, violation, stopped_by, iteration)
 
 
+def _evaluate(objective: Objective, penalty: Penalty, w: Array) -> tuple[float, Array]:
+    """The value with the whole penalty, and the gradient with the ridge's part."""
+    loss, gradient, _ = objective.evaluate(w)
+    return penalty.add_value(loss, w), penalty.add_gradient(gradient, w)
+
+
 def _step(
-    smooth: Callable[[Array], tuple[float, Array]],
-    w: Array,
-    value: float,
-    slope: Array,
-    l1: float,
-    pairs: list[tuple[Array, Array, float]],
+    objective: Objective, penalty: Penalty, w: Array, value: float, slope: Array, pairs: list[tuple[Array, Array, float]]
 ) -> tuple[Array, float, Array] | None:
-    """A step with sufficient decrease along the quasi-Newton direction, within one orthant if there is a penalty."""
+    """A step with sufficient decrease along the quasi-Newton direction, within one orthant if there is L1."""
     d = _direction(slope, pairs)
-    if l1 > 0:
-        d[d * slope >= 0] = 0
+    has_l1 = penalty.has_l1
+    if has_l1:
+        d[penalty.stop_at_zero(d * slope >= 0)] = 0
     orthant = np.where(w != 0, np.sign(w), -np.sign(slope))
     t = 1.0 if pairs else 1.0 / max(1.0, float(np.linalg.norm(slope)))
     for _ in range(60):
         new = w + t * d
-        if l1 > 0:
-            new[new * orthant < 0] = 0
-        new_value, new_gradient = smooth(new)
-        new_value += l1 * float(np.abs(new).sum())
+        if has_l1:
+            new[penalty.stop_at_zero(new * orthant < 0)] = 0
+        new_value, new_gradient = _evaluate(objective, penalty, new)
         if new_value <= value + 1e-4 * float(slope @ (new - w)):
             return new, new_value, new_gradient
         t *= 0.5

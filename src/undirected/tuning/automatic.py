@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +10,14 @@ from undirected.data.dataset import Dataset
 from undirected.errors import Unconverged
 from undirected.structure.learner import Grid
 from undirected.structure.names import learner_class
-from undirected.weights.tuning import Tuned, tune
+from undirected.tuning.tune import Tuned, tune
+from undirected.work import Milestone, StoppedBy, Work
 
-BUDGET = 60.0  # seconds
+DEFAULT_SECONDS = 60.0
+LEAST_SECONDS = 0.1  # that each candidate gets
 MANY_PAIRS = 30_000  # features from which not all pairs are tried but features drawn from the rows
 MANY_COUNTS = 5e10  # rows times pairs of literals from which no tree is tried
-LAST = 0.3  # of the time budget, for learning again from all rows
+RELEARN_SHARE = 0.3  # of the time budget, for learning again from all rows
 STRONG = {"l1": [1.0, 2.0, 5.0, 10.0, 20.0, 50.0], "sd": [1.0]}
 CANDIDATES: dict[str, tuple[dict[str, Any], Grid]] = {
     "chow-liu": ({}, {"sd": [0.3, 1.0, 5.0]}),
@@ -38,50 +38,54 @@ class Chosen:
     interrupted: bool = False
 
 
-def choose_learner(
-    train: Dataset,
-    valid: Dataset,
-    *,
-    time_budget: float | None = None,
-    progress: Callable[[str, float, float], None] | None = None,
-    **params: Any,
-) -> Chosen:
-    """Tune each of a few learners over penalties from weak to strong and keep the best; ``progress`` is told name, score and seconds.
+@dataclass(frozen=True)
+class LearnerTried(Milestone):
+    """One of the candidates has been tuned."""
 
-    Every candidate gets an equal share of the time that is left. Ctrl-C ends with the best so far.
+    name: str
+    score: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.name}: held-out PLL {self.score:.6f}, {self.seconds:.1f} s"
+
+
+def choose_learner(train: Dataset, valid: Dataset, work: Work, **params: Any) -> Chosen:
+    """Tune each of a few learners over penalties from weak to strong, and keep the best.
+
+    All of them together get the time budget (a minute where there is none) but for the share that learning again from all rows takes;
+    every candidate gets an equal share of what is left. Ctrl-C ends with the best so far.
     """
-    budget = (BUDGET if time_budget is None else time_budget) * (1 - LAST)
-    names = candidates(train)
-    deadline = time.monotonic() + budget
+    work = work.limit((work.left() if work.limited else DEFAULT_SECONDS) * (1 - RELEARN_SHARE))
+    names = list_candidates(train)
     best: Chosen | None = None
     scores: dict[str, float] = {}
     complete = True
     for k, name in enumerate(names):
-        began = time.monotonic()
-        left = deadline - began
-        if left <= 0 and best is not None:
+        began = work.now()
+        if work.left() <= 0 and best is not None:
             break
         given, grid = CANDIDATES[name]
-        learner = learner_class(name)(**given, **params, time_budget=max(0.1, left / (len(names) - k)))
+        learner = learner_class(name)(**given, **params)
+        own = work.extend(max(LEAST_SECONDS, work.left() / (len(names) - k)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Unconverged)  # told by the result
-            tuned = tune(learner, grid, train, valid, refine=False)
+            tuned = tune(learner, grid, train, valid, refine=False, work=own.without_milestones())
         complete = complete and tuned.complete
         scores[name] = tuned.valid_pll
         if best is None or tuned.valid_pll > best.tuned.valid_pll:
             best = Chosen(name, tuned, scores)
-        if tuned.fit.stopped_by == "interrupt":
+        if tuned.fit.stopped_by is StoppedBy.INTERRUPT:
             best.interrupted = True
             break
-        if progress is not None:
-            progress(name, tuned.valid_pll, time.monotonic() - began)
+        work.emit(LearnerTried(name, tuned.valid_pll, work.now() - began))
     assert best is not None
     best.complete = complete and len(scores) == len(names)
     return best
 
 
-def candidates(data: Dataset) -> list[str]:
-    """The learners that are tried on a table, the cheapest first; no tree where counting all pairs would take the whole budget."""
+def list_candidates(data: Dataset) -> list[str]:
+    """The names of the learners that are tried on a table, the cheapest first; no tree where counting all pairs takes too long."""
     n = data.domain.n_literals - len(data.domain)
     rest = ["all-pairs" if n * (n + 1) // 2 <= MANY_PAIRS else "gssl", "dtsl"]
     return rest if data.n_distinct * float(n) ** 2 > MANY_COUNTS else ["chow-liu", *rest]

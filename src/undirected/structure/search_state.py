@@ -1,77 +1,31 @@
-"""What the learners that search share: the current network with its logits, the score, moves, relearning, a trace, a checkpoint."""
+"""What the learners that search share: the current network with its logits, the score, moves, relearning, a checkpoint."""
 
 from __future__ import annotations
 
-import json
-import time
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from undirected.data.dataset import Dataset
-from undirected.errors import CheckpointFailed, DataError, FormatError, Unconverged
+from undirected.errors import CheckpointFailed, DataError, FormatError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.store import write_whole
-from undirected.weights.fit import fit_weights
-from undirected.weights.pseudo_likelihood import PseudoLikelihood, affordable
-from undirected.work import MEMORY, count_cores
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from undirected.store import OwnedFile
+from undirected.structure.trace import Point, SearchStep, Trace
+from undirected.weights.fit import WeightPath
+from undirected.weights.pseudo_likelihood import PseudoLikelihood, choose_affordable
+from undirected.work import Stopped, StoppedBy, Work
 
 Feature = tuple[int, ...]
-LEAST = 1e-6  # a move must gain more than this: rounding is no progress
-EVERY = 1.0  # seconds between points of the trace, and calls of the progress function
-SAVE_EVERY = 10.0  # seconds between checkpoints
+LEAST_GAIN = 1e-6  # a move must gain more than this: rounding is no progress
+SECONDS_BETWEEN_POINTS = 1.0  # of the trace, and of events
+SECONDS_BETWEEN_SAVES = 10.0  # of checkpoints
 
 
-class Point(NamedTuple):
-    """Where a search stood."""
-
-    seconds: float
-    score: float
-    n_features: int
-    n_literals: int
-    n_moves: int
-
-
-@dataclass
-class Trace:
-    """The course of a search: its points, and why it ended (``converged``, ``time`` or ``interrupt``)."""
-
-    points: list[Point] = field(default_factory=list)
-    stopped_by: str = ""
-    n_scored: int = 0  # candidates
-
-    def plot(self) -> Figure:
-        """The score against time."""
-        from undirected.plots import draw_trace
-
-        return draw_trace(self)
-
-    def __str__(self) -> str:
-        last = self.points[-1]
-        return (
-            f"{last.n_moves:,} moves, {self.n_scored:,} candidates scored in {last.seconds:.1f} s ({self.stopped_by}); "
-            f"score {last.score:.4f}, {last.n_features:,} features"
-        )
-
-
-class Stopped(Exception):
-    """The time is up or the user has interrupted; ``why`` says which."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-
-class Search:
+class SearchState:
     """The network of a structure search, and what moves would do to its score.
 
     The score is minus the objective of weight learning (minus PLL plus penalties) minus ``alpha`` for each literal, and minus
@@ -91,11 +45,8 @@ class Search:
         tol: float = 1e-5,
         relearn_every: int | None = None,
         relearn_share: float = 0.1,
-        threads: int | None = None,
-        memory: int = MEMORY,
-        time_budget: float | None = None,
-        progress: Any = None,
-        checkpoint: Checkpoint | None = None,
+        work: Work,
+        checkpoint: OwnedFile | None = None,
         common: dict[Any, Any] | None = None,
     ) -> None:
         self.common: dict[Any, Any] = {} if common is None else common  # what searches of the same table can share
@@ -107,8 +58,7 @@ class Search:
         self.ridge = 0.0 if np.isinf(sd) else 1 / sd**2
         self.tol = max(tol, min(1e-3, 1 / data.total_weight))
         self.relearn_every, self.relearn_share = relearn_every, relearn_share
-        self.threads, self.memory = threads or count_cores(), memory
-        self.progress, self.checkpoint = progress, checkpoint
+        self.work, self.checkpoint = work, checkpoint
         table = data.distinct
         self.kernel: Any = backend().module.Search(table.columns, self.domain.n_states, table.weights)
         self.atoms = tuple(FeatureSet.atomic(self.domain))
@@ -118,12 +68,10 @@ class Search:
         self.version = 0  # grows with every change of a weight
         self.trace = Trace()
         self.seconds_before = 0.0  # of earlier runs, whose checkpoint this one took up
-        self._began = self._shown = time.monotonic()
-        self._saved = self._began
-        self._unsaved: dict[str, Any] | None = None
         self.objective: PseudoLikelihood | None = None  # of the weights when they were last learned together
+        self._began = self._noted = self._saved = work.now()
+        self._unsaved: dict[str, Any] | None = None
         self._warned = False  # that the checkpoint cannot be written
-        self._deadline = None if time_budget is None else self._began + time_budget
 
     # -- the network
     @property
@@ -132,13 +80,13 @@ class Search:
 
     @property
     def seconds(self) -> float:
-        return self.seconds_before + time.monotonic() - self._began
+        """Seconds of the search, earlier runs included."""
+        return self.seconds_before + self.work.now() - self._began
 
     def begin(self, features: Iterable[Feature] = ()) -> None:
         """Start from the atomic features and these, with all weights learned."""
         both = FeatureSet.from_normalised(list(features), self.domain).union(FeatureSet.atomic(self.domain))
-        left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-        kept = affordable(both, self.data, left, self.threads, self.memory)
+        kept = choose_affordable(both, self.data, self.work)
         both = both if kept is None else both.subset(kept)
         self.weights = dict.fromkeys((f for f in both if f), 0.0)
         self.relearn(cold=True)
@@ -153,32 +101,27 @@ class Search:
     def begin_bare(self) -> None:
         """The atomic features with weights of zero, at no cost."""
         self.weights, self.n_literals = dict.fromkeys(self.atoms, 0.0), len(self.atoms)
-        self.score = -self.kernel.loss(self.threads) - float(self.price[1]) * self.n_literals
+        self.score = -self.kernel.loss(self.work.threads) - float(self.price[1]) * self.n_literals
         self.note()
 
     def relearn(self, cold: bool = False) -> None:
         """All weights together, from where they are; the logits are computed anew, so that rounding does not pile up."""
         features = self.features
         start = None if cold else np.fromiter(self.weights.values(), float, len(self.weights))
-        left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Unconverged)
-            self.objective = None  # two at a time would take twice the memory
-            self.objective = PseudoLikelihood(features, self.data, self.threads, self.memory)
-            fit = fit_weights(
-                features, self.data, self.l1, self.sd, tol=self.tol, start=start, threads=self.threads, memory=self.memory,
-                time_budget=left, objective=self.objective,
-            )  # fmt: skip
+        self.objective = None  # two at a time would take twice the memory
+        self.objective = PseudoLikelihood(features, self.data, self.work.threads, self.work.memory)
+        path = WeightPath(features, self.data, self.work.silent(), self.objective)
+        fit = path.solve([(self.l1, self.sd)], self.tol, start)[0]
         self.n_literals = int(features.lengths.sum())
         self.weights = dict(zip(self.weights, fit.weights.tolist(), strict=True))
         self.score = -fit.objective - float(self.price[features.lengths].sum())
-        self.kernel.load(features.start, features.literals, fit.weights, self.threads)
+        self.kernel.load(features.start, features.literals, fit.weights, self.work.threads)
         self.changes = 0
         self.version += 1
         self.note()
-        if fit.stopped_by == "interrupt":
-            raise Stopped("interrupt")
-        self.check_time()
+        if fit.stopped_by is StoppedBy.INTERRUPT:
+            raise Stopped(StoppedBy.INTERRUPT)
+        self.work.check()
 
     @property
     def relearning_due(self) -> bool:
@@ -219,7 +162,7 @@ class Search:
         held = np.array([self.weights[f] for f in owners], dtype=float)
         weights, gains, present = self.kernel.gains(
             new.start, new.literals, owner, old.start, old.literals, held,
-            self.min_rows, self.l1, self.ridge, self.price, False, self.threads,
+            self.min_rows, self.l1, self.ridge, self.price, False, self.work.threads,
         )  # fmt: skip
         self.trace.n_scored += len(candidates) + len(owners)
         return weights, gains, present
@@ -237,7 +180,7 @@ class Search:
         self.score += gain
         self.n_moves += 1
         self.version += 1
-        if time.monotonic() - self._shown >= EVERY:
+        if self.work.now() - self._noted >= SECONDS_BETWEEN_POINTS:
             self.note()
 
     def _change(self, feature: Feature, by: float) -> None:
@@ -246,22 +189,18 @@ class Search:
 
     # -- the course
     def note(self) -> None:
-        """Put down where the search stands, and tell who wants to know."""
-        self._shown = time.monotonic()
-        self.trace.points.append(Point(self.seconds, self.score, len(self.weights), self.n_literals, self.n_moves))
-        if hasattr(self.progress, "searching"):
-            self.progress.searching(self.trace)
-
-    def check_time(self) -> None:
-        if self._deadline is not None and time.monotonic() > self._deadline:
-            raise Stopped("time")
+        """Put down where the search stands, and tell who listens."""
+        self._noted = self.work.now()
+        point = Point(self.seconds, self.score, len(self.weights), self.n_literals, self.n_moves)
+        self.trace.points.append(point)
+        self.work.emit(SearchStep(point, self.trace.n_scored))
 
     def save(self, state: dict[str, Any], finished: bool = False) -> None:
         """Keep the network and the learner's own state; only right after relearning, when the logits follow from the weights."""
         if self.checkpoint is None:
             return
         self._unsaved = self._content(state, finished)
-        if finished or time.monotonic() - self._saved >= SAVE_EVERY:
+        if finished or self.work.now() - self._saved >= SECONDS_BETWEEN_SAVES:
             self.flush()
 
     def flush(self) -> None:
@@ -273,7 +212,7 @@ class Search:
                 if not self._warned:
                     warnings.warn(f"the search goes on without its checkpoint: {error}", CheckpointFailed, stacklevel=2)
                 self._warned = True
-            self._unsaved, self._saved = None, time.monotonic()
+            self._unsaved, self._saved = None, self.work.now()
 
     def _content(self, state: dict[str, Any], finished: bool) -> dict[str, Any]:
         return {
@@ -285,7 +224,7 @@ class Search:
             "n_scored": self.trace.n_scored,
             "trace": [list(point) for point in self.trace.points],
             "seconds": self.seconds,
-            "stopped_by": self.trace.stopped_by,
+            "stopped_by": self.trace.stopped_by or "",
             "finished": finished,
             "state": {name: list(value) if isinstance(value, list) else value for name, value in state.items()},
         }
@@ -304,32 +243,10 @@ class Search:
     def _take_up(self, found: dict[str, Any]) -> dict[str, Any]:
         self.weights = dict(zip(map(tuple, found["features"]), found["weights"], strict=True))
         features = self.features
-        self.kernel.load(features.start, features.literals, np.array(found["weights"], dtype=float), self.threads)
+        self.kernel.load(features.start, features.literals, np.array(found["weights"], dtype=float), self.work.threads)
         self.n_literals = int(features.lengths.sum())
         self.score, self.n_moves, self.version = found["score"], found["n_moves"], found["version"]
-        self.trace = Trace([Point(*point) for point in found["trace"]], found["stopped_by"], found["n_scored"])
+        stopped_by = StoppedBy(found["stopped_by"]) if found["stopped_by"] else None
+        self.trace = Trace([Point(*point) for point in found["trace"]], stopped_by, found["n_scored"])
         self.seconds_before = found["seconds"]
         return dict(found["state"], finished=found["finished"])
-
-
-class Checkpoint:
-    """A file that holds one search, written whole; ``owner`` says which, and another's is not taken up."""
-
-    def __init__(self, path: Path, owner: str) -> None:
-        self.path, self.owner = path, owner
-
-    def save(self, content: dict[str, Any]) -> None:
-        write_whole(self.path, json.dumps({"owner": self.owner, **content}))
-
-    def load(self) -> dict[str, Any] | None:
-        try:
-            content = json.loads(self.path.read_text("utf8"))
-            if not isinstance(content["owner"], str):
-                raise TypeError("owner")
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FormatError(f"{self.path} is not a checkpoint of a search ({error}); name another file or delete it") from None
-        if content["owner"] != self.owner:
-            raise FormatError(f"{self.path} belongs to a search on other data or with other settings; name another file or delete it")
-        return dict(content)

@@ -1,0 +1,1 @@
+"""Settings of learners, tried on validation rows."""
