@@ -21,9 +21,8 @@ import numpy as np
 
 import undirected
 from undirected.evaluation.cmll import cmll, groups_of
-from undirected.inference import junction_tree
-from undirected.inference.evidence import of_codes
-from undirected.inference.problem import Problem
+from undirected.inference import Session
+from undirected.inference.evidence import mark_rows
 from undirected.kernels import backend
 
 LIBRA = {
@@ -123,7 +122,7 @@ def numpy_time(network, codes, sweeps=8):
 
 
 def our_time(network, codes, threads):
-    problem = Problem(network, threads=threads)
+    reduced = Session(network, threads=threads).reduce()
     domain, rng = network.domain, np.random.default_rng(0)
     seconds, value = 0.0, 0.0
     for hidden in groups_of(codes.shape[1], split="every"):
@@ -133,7 +132,7 @@ def our_time(network, codes, threads):
         began = time.perf_counter()
         rows = np.arange(len(codes), dtype=np.int32)
         order = np.arange(len(domain), dtype=np.int32)
-        sampler = backend().module.Sampler(problem.model, of_codes(domain, known), rows, states, order, 1)
+        sampler = backend().module.Sampler(reduced.model, mark_rows(domain, known), rows, states, order, 1)
         sampler.run(BURN_IN, None, None, False, False, False, threads)
         sampler.run(SWEEPS, None, None, True, False, False, threads)
         p = np.asarray(sampler.sums()) / SWEEPS
@@ -142,15 +141,24 @@ def our_time(network, codes, threads):
     return seconds, value
 
 
+def solve(network, n_samples=0):
+    """Plan and sum out everything with one thread, and draw samples by the same plan."""
+    session = Session(network, threads=1)
+    reduced, work = session.reduce(), session.start()
+    plan = reduced.plan_exact("a benchmark", work)
+    if n_samples:
+        plan.draw(n_samples, work)
+    return reduced.solve(plan)
+
+
 def exact():
     print("\n### All marginals and log Z, exactly: milliseconds (best of several runs)\n")
     print("| network | variables | features | pyAgrum | pgmpy (three marginals) | dwave (log Z, pairs, 1,000 samples) | ours, 1 thread "
           "| ours with 1,000 samples | pyAgrum / ours | largest difference |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for name, network in tractable():
-        problem = Problem(network, threads=1)
-        ours, (marginals, _) = best_of(lambda problem=problem: junction_tree.marginals(problem))
-        sampled, _ = best_of(lambda problem=problem: (junction_tree.marginals(problem), junction_tree.draw(problem, 1000)))
+        ours, (marginals, _) = best_of(lambda network=network: solve(network))
+        sampled, _ = best_of(lambda network=network: solve(network, 1000))
         times, difference = [], 0.0
         for rival in (pyagrum, pgmpy, dwave):
             try:

@@ -25,7 +25,8 @@ inline void expect(bool condition, const char* what) {
 }
 
 inline undirected::CodeTable code_table(const In<std::int16_t, 2>& codes, const In<std::int32_t>& n_states, const In<double>& row_weight) {
-    const undirected::CodeTable table{std::int64_t(codes.shape(1)), std::int32_t(codes.shape(0)), n_states.data(), codes.data(), row_weight.data()};
+    const undirected::CodeTable table{std::int64_t(codes.shape(1)), std::int32_t(codes.shape(0)), n_states.data(), codes.data(),
+                                      row_weight.data()};
     expect(n_states.shape(0) == codes.shape(0) && row_weight.shape(0) == codes.shape(1), "one state count a variable, one weight a row");
     for (std::int64_t v = 0; v < table.n_variables; ++v)
         for (std::int64_t r = 0; r < table.n_rows; ++r)

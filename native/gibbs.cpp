@@ -23,11 +23,27 @@ struct Compiled {
     Program program;
 
     void finish() {
-        program = {std::int32_t(variable.size()), base.back(),         n_states.data(),      base.data(), free.data(),
-                   context_start.data(),          contexts.data(),     literals.data(),      std::int64_t(weight.size()),
-                   part_start.data(),             part_literals.data(), weight.data(),       vector.data(), vectors.data(),
-                   alive.data(),                  unary.data(),        constant.data(),
-                   std::int32_t(group_start.size()) - 1, group_start.data(), group_members.data(), group_of.data()};
+        program = {std::int32_t(variable.size()),
+                   base.back(),
+                   n_states.data(),
+                   base.data(),
+                   free.data(),
+                   context_start.data(),
+                   contexts.data(),
+                   literals.data(),
+                   std::int64_t(weight.size()),
+                   part_start.data(),
+                   part_literals.data(),
+                   weight.data(),
+                   vector.data(),
+                   vectors.data(),
+                   alive.data(),
+                   unary.data(),
+                   constant.data(),
+                   std::int32_t(group_start.size()) - 1,
+                   group_start.data(),
+                   group_members.data(),
+                   group_of.data()};
     }
 };
 
@@ -45,9 +61,16 @@ std::uint64_t hash_of(const std::vector<std::int32_t>& literals) {
 // Puts together the program of one block of chains.
 class Compiler {
 public:
-    Compiler(const Model& model, const std::uint8_t* const* evidence, const std::int16_t* const* states, int n, const std::vector<std::int32_t>& order)
-        : model_(model), evidence_(evidence), states_(states), n_(n), out_(std::make_shared<Compiled>()), hidden_(model.n_variables(), -1),
-          words_(2 * std::size_t(model.n_literals())), active_(n == CHAINS ? ~std::uint64_t(0) : (std::uint64_t(1) << n) - 1) {
+    Compiler(const Model& model, const std::uint8_t* const* evidence, const std::int16_t* const* states, int n,
+             const std::vector<std::int32_t>& order)
+        : model_(model),
+          evidence_(evidence),
+          states_(states),
+          n_(n),
+          out_(std::make_shared<Compiled>()),
+          hidden_(model.n_variables(), -1),
+          words_(2 * std::size_t(model.n_literals())),
+          active_(n == CHAINS ? ~std::uint64_t(0) : (std::uint64_t(1) << n) - 1) {
         find_hidden(order);
         gather();
         contexts();
@@ -153,7 +176,8 @@ private:
     void contexts() {
         const std::int32_t n = out_->base.back();
         std::vector<std::int32_t> owner(n);
-        for (std::size_t h = 0; h < out_->variable.size(); ++h) std::fill(owner.begin() + out_->base[h], owner.begin() + out_->base[h + 1], std::int32_t(h));
+        for (std::size_t h = 0; h < out_->variable.size(); ++h)
+            std::fill(owner.begin() + out_->base[h], owner.begin() + out_->base[h + 1], std::int32_t(h));
         std::vector<std::vector<Context>> by_variable(out_->variable.size());
         for (std::int32_t j = 0; j < std::int32_t(out_->weight.size()); ++j) {
             const std::int32_t* first = out_->part_literals.data() + out_->part_start[j];
@@ -206,7 +230,8 @@ private:
             if (out_->group_of[h] >= 0) continue;
             std::vector<std::int32_t> members{h};
             for (const std::int32_t u : near[h]) {
-                const bool all = std::all_of(members.begin(), members.end(), [&](std::int32_t m) { return std::binary_search(near[m].begin(), near[m].end(), u); });
+                const bool all = std::all_of(members.begin(), members.end(),
+                                             [&](std::int32_t m) { return std::binary_search(near[m].begin(), near[m].end(), u); });
                 if (all && out_->group_of[u] < 0) members.push_back(u);
             }
             if (members.size() < 2) continue;
@@ -313,11 +338,16 @@ void Sampler::run(std::int64_t n_sweeps, const float* beta, const float* referen
         }
         std::vector<double> log_weight(CHAINS, 0.0);
         Aligned scratch(std::size_t(most) * CHAINS);
-        Chains c{words.data(), random_.data() + 32 * block, local.data(), local.data() + (collect ? n * CHAINS : 0), log_weight.data(), beta_[block]};
+        Chains c{words.data(), random_.data() + 32 * block, local.data(), local.data() + (collect ? n * CHAINS : 0), log_weight.data(),
+                 beta_[block]};
         std::vector<float> summed(local.size(), 0.0f);
         for (std::int64_t done = 0; done < n_sweeps; done += RUN) {
-            const Schedule s{std::min(RUN, n_sweeps - done), beta == nullptr ? nullptr : beta + done, reference == nullptr ? nullptr : mine.data(),
-                             collect, anneal, greedy};
+            const Schedule s{std::min(RUN, n_sweeps - done),
+                             beta == nullptr ? nullptr : beta + done,
+                             reference == nullptr ? nullptr : mine.data(),
+                             collect,
+                             anneal,
+                             greedy};
             UNDIRECTED_DISPATCH(sweep(p, s, c, scratch.data));
             for (std::size_t k = 0; k < local.size(); ++k) summed[k] += local[k], local[k] = 0;
         }

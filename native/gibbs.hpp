@@ -21,7 +21,7 @@ public:
 
     void run(std::int64_t n_sweeps, const float* beta, const float* reference, bool collect, bool anneal, bool greedy, int n_threads);
     void scores(double* out, int n_threads);  // log-probabilities of the chains' states, not normalised
-    void reset();                              // forget what was collected
+    void reset();                             // forget what was collected
 
     std::int64_t n_chains() const { return std::int64_t(row_of_.size()); }
     const std::vector<std::int16_t>& states() const { return states_; }

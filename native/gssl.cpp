@@ -14,9 +14,7 @@ namespace {
 struct Stream {
     std::uint64_t base;
     Stream(std::uint64_t seed, std::uint64_t k) : base(mix(seed ^ mix(k))) {}
-    std::int64_t below(std::uint64_t t, std::int64_t n) const {
-        return std::int64_t(double(mix(base + t) >> 11) * 0x1p-53 * double(n));
-    }
+    std::int64_t below(std::uint64_t t, std::int64_t n) const { return std::int64_t(double(mix(base + t) >> 11) * 0x1p-53 * double(n)); }
 };
 
 std::uint64_t hash_of(const std::int32_t* literals, std::int64_t n) {
@@ -27,8 +25,8 @@ std::uint64_t hash_of(const std::int32_t* literals, std::int64_t n) {
 
 }  // namespace
 
-Generated gssl_generate(std::int64_t n_initial, const std::int64_t* start, const std::int32_t* literals,
-                        std::int64_t n_generated, std::int64_t threshold, std::uint64_t seed, int n_threads) {
+Generated gssl_generate(std::int64_t n_initial, const std::int64_t* start, const std::int32_t* literals, std::int64_t n_generated,
+                        std::int64_t threshold, std::uint64_t seed, int n_threads) {
     // 1. The family tree: parents and lengths need no literals, so one quick loop settles them for the whole list.
     std::vector<std::int32_t> length(n_initial), parent(n_initial, -1), depth(n_initial, 0), splittable;
     for (std::int64_t k = 0; k < n_initial; ++k) {

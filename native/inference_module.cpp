@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 
+#include "elimination.hpp"
 #include "gibbs.hpp"
 #include "inference_module.hpp"
-#include "junction_tree.hpp"
 #include "mcsat.hpp"
 #include "messages.hpp"
 #include "model.hpp"
@@ -18,8 +17,6 @@ namespace nb = nanobind;
 using namespace undirected;
 
 namespace {
-
-constexpr double UNKNOWN = std::numeric_limits<double>::quiet_NaN();
 
 struct PyModel {
     Model model;
@@ -55,27 +52,6 @@ struct PyModel {
         return std::int64_t(evidence.shape(0));
     }
 
-    // The component of each variable (-1: none, its state is known), and per component cells, the largest clique's, width, whether solvable.
-    nb::object components(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed) const {
-        expect(check(evidence) == 1, "evidence of one row");
-        std::vector<std::int32_t> owner(model.n_variables(), -1), width;
-        std::vector<double> cells, largest;
-        std::vector<std::uint8_t> solvable;
-        {
-            nb::gil_scoped_release unlocked;
-            const Reduced left(model, evidence.data());
-            for (const Component& part : planned(left.model, max_cells, tries, seed).parts) {
-                for (const std::int32_t v : part.members)
-                    if (v < left.model.n_variables()) owner[left.variable[v]] = std::int32_t(cells.size());
-                cells.push_back(part.cells);
-                largest.push_back(part.largest);
-                width.push_back(part.width);
-                solvable.push_back(part.solvable());
-            }
-        }
-        return nb::make_tuple(owned(std::move(owner)), owned(std::move(cells)), owned(std::move(largest)), owned(std::move(width)), owned(std::move(solvable)));
-    }
-
     // Marginals by row and literal and log partition functions by row; NaN where a component is too expensive.
     nb::object solve(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed, int n_threads) const {
         const std::int64_t rows = check(evidence), n = model.n_literals();
@@ -83,78 +59,12 @@ struct PyModel {
         {
             nb::gil_scoped_release unlocked;
             parallel_for(rows, n_threads, [&](std::int64_t r) {
-                const Reduced left(model, evidence.data() + r * n);
-                double* out = marginals.data() + r * n;
-                for (std::int64_t l = 0; l < n; ++l) out[l] = evidence.data()[r * n + l] ? 1.0 : 0.0;
-                log_z[r] = left.constant;
-                const Elimination plan = planned(left.model, max_cells, tries, seed);
-                std::vector<double> mine(plan.model.n_literals(), UNKNOWN);
-                for (const Component& part : plan.parts) {
-                    if (!part.solvable()) {
-                        log_z[r] = UNKNOWN;
-                        continue;
-                    }
-                    JunctionTree tree(plan.model, part);
-                    log_z[r] += tree.collect(false);
-                    tree.distribute(mine.data(), nullptr);
-                }
-                for (std::size_t l = 0; l < left.literal.size(); ++l) out[left.literal[l]] = mine[l];
+                const PlannedElimination row(model, evidence.data() + r * n, max_cells, tries, seed);
+                log_z[r] = row.solve(max_cells, marginals.data() + r * n);
             });
         }
         const std::size_t width = std::size_t(n);
         return nb::make_tuple(owned(std::move(marginals), {std::size_t(rows), width}), owned(std::move(log_z)));
-    }
-
-    // The probability of each feature; NaN where its component is too expensive.
-    nb::object expectations(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed) const {
-        expect(check(evidence) == 1, "evidence of one row");
-        std::vector<double> out(model.n_features());
-        {
-            nb::gil_scoped_release unlocked;
-            const Reduced left(model, evidence.data(), true);
-            for (std::int64_t j = 0; j < model.n_features(); ++j) out[j] = left.decided[j];
-            const Elimination plan = planned(left.model, max_cells, tries, seed);
-            std::vector<double> marginals(plan.model.n_literals()), mine(plan.model.n_features(), UNKNOWN);
-            for (const Component& part : plan.parts) {
-                if (!part.solvable()) continue;
-                JunctionTree tree(plan.model, part);
-                tree.collect(false);
-                tree.distribute(marginals.data(), mine.data());
-            }
-            for (std::size_t k = 0; k < left.feature.size(); ++k) out[left.feature[k]] = mine[k];
-        }
-        return owned(std::move(out));
-    }
-
-    // Exact samples; -1 where a component is too expensive.
-    nb::object draw(In<std::uint8_t, 2> evidence, std::int64_t n_samples, double max_cells, int tries, std::uint64_t seed, int n_threads) const {
-        expect(check(evidence) == 1 && n_samples >= 0, "evidence of one row");
-        const std::size_t width = std::size_t(model.n_variables());
-        std::vector<std::int16_t> out(std::size_t(n_samples) * width, -1);
-        {
-            nb::gil_scoped_release unlocked;
-            const Reduced left(model, evidence.data());
-            std::vector<std::int16_t> known(width, -1);
-            for (std::int32_t l = 0; l < model.n_literals(); ++l)
-                if (evidence.data()[l]) known[model.literal_variable[l]] = std::int16_t(l - model.base[model.literal_variable[l]]);
-            for (const std::int32_t v : left.variable) known[v] = -1;
-            for (std::int64_t i = 0; i < n_samples; ++i) std::copy(known.begin(), known.end(), out.begin() + i * std::int64_t(width));
-            const Elimination plan = planned(left.model, max_cells, tries, seed);
-            for (const Component& part : plan.parts) {
-                if (!part.solvable()) continue;
-                JunctionTree tree(plan.model, part);
-                tree.collect(false);
-                parallel_for((n_samples + 255) / 256, n_threads, [&](std::int64_t chunk) {
-                    std::vector<std::int32_t> state(plan.model.n_variables());
-                    for (std::int64_t i = chunk * 256; i < std::min(n_samples, (chunk + 1) * 256); ++i) {
-                        tree.draw(seed, std::uint64_t(i), state.data());
-                        for (const std::int32_t v : part.members)
-                            if (v < left.model.n_variables()) put(out.data() + std::size_t(i) * width, left, v, state[v]);
-                    }
-                });
-            }
-        }
-        return owned(std::move(out), {std::size_t(n_samples), width});
     }
 
     // Best states by row and their scores; -1 and NaN where a component is too expensive.
@@ -166,26 +76,8 @@ struct PyModel {
         {
             nb::gil_scoped_release unlocked;
             parallel_for(rows, n_threads, [&](std::int64_t r) {
-                const std::uint8_t* marks = evidence.data() + r * n;
-                std::int16_t* state = out.data() + std::size_t(r) * width;
-                const Reduced left(model, marks);
-                for (std::int32_t l = 0; l < model.n_literals(); ++l)
-                    if (marks[l]) state[model.literal_variable[l]] = std::int16_t(l - model.base[model.literal_variable[l]]);
-                for (const std::int32_t v : left.variable) state[v] = -1;
-                score[r] = left.constant;
-                const Elimination plan = planned(left.model, max_cells, tries, seed);
-                std::vector<std::int32_t> mine(plan.model.n_variables());
-                for (const Component& part : plan.parts) {
-                    if (!part.solvable()) {
-                        score[r] = UNKNOWN;
-                        continue;
-                    }
-                    JunctionTree tree(plan.model, part);
-                    score[r] += tree.collect(true);
-                    tree.best(mine.data());
-                    for (const std::int32_t v : part.members)
-                        if (v < left.model.n_variables()) put(state, left, v, mine[v]);
-                }
+                const PlannedElimination row(model, evidence.data() + r * n, max_cells, tries, seed);
+                score[r] = row.maximise(max_cells, out.data() + std::size_t(r) * width);
             });
         }
         return nb::make_tuple(owned(std::move(out), {std::size_t(rows), width}), owned(std::move(score)));
@@ -210,22 +102,24 @@ struct PyModel {
 
     nb::object propagate(In<std::uint8_t, 2> evidence, bool maximum, bool reweighted, double damping, double tol, std::int64_t max_rounds,
                          std::uint64_t seed) const {
-        return approximated(evidence, [&](const Model& m) { return undirected::propagate(m, {maximum, reweighted, damping, tol, max_rounds, seed}); });
+        return approximated(
+            evidence, [&](const Model& m) { return undirected::propagate(m, {maximum, reweighted, damping, tol, max_rounds, seed}); });
     }
 
     nb::object mean_field(In<std::uint8_t, 2> evidence, double tol, std::int64_t max_rounds, int tries, std::uint64_t seed) const {
         return approximated(evidence, [&](const Model& m) { return undirected::mean_field(m, tol, max_rounds, tries, seed); });
     }
 
-    // Sums of literals by chain, last states by chain, failed slices by chain, whether each chain found a state that meets all hard features.
-    // Chains start at the states `first`, if they are given.
-    nb::object mcsat(In<std::uint8_t, 2> evidence, std::int64_t chains, std::int64_t burn_in, std::int64_t samples, double hard, std::uint64_t seed,
-                     int n_threads, nb::object first) const {
+    // Sums of literals by chain, last states by chain, failed slices by chain, whether each chain found a state that meets all hard
+    // features. Chains start at the states `first`, if they are given.
+    nb::object mcsat(In<std::uint8_t, 2> evidence, std::int64_t chains, std::int64_t burn_in, std::int64_t samples, double hard,
+                     std::uint64_t seed, int n_threads, nb::object first) const {
         expect(check(evidence) == 1 && chains > 0, "evidence of one row, and chains");
         In<std::int16_t, 2> starts;
         const bool started = !first.is_none();
         if (started) starts = nb::cast<In<std::int16_t, 2>>(first);
-        expect(!started || (starts.shape(0) == std::size_t(chains) && starts.shape(1) == std::size_t(model.n_variables())), "a first state a chain");
+        expect(!started || (starts.shape(0) == std::size_t(chains) && starts.shape(1) == std::size_t(model.n_variables())),
+               "a first state a chain");
         const std::size_t n = std::size_t(model.n_literals()), width = std::size_t(model.n_variables());
         std::vector<double> sums(std::size_t(chains) * n);
         std::vector<std::int16_t> states(std::size_t(chains) * width);
@@ -276,18 +170,95 @@ struct PyModel {
     }
 };
 
+// What one row of evidence leaves, with the plan by which it is summed out.
+struct PyElimination {
+    nb::object keep;  // the model
+    std::size_t n_variables, n_literals, n_features;
+    std::unique_ptr<const PlannedElimination> planned;
+
+    PyElimination(nb::object model, In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed) : keep(model) {
+        const PyModel& given = nb::cast<const PyModel&>(model);
+        expect(given.check(evidence) == 1, "evidence of one row");
+        n_variables = std::size_t(given.model.n_variables());
+        n_literals = std::size_t(given.model.n_literals());
+        n_features = std::size_t(given.model.n_features());
+        nb::gil_scoped_release unlocked;
+        planned = std::make_unique<const PlannedElimination>(given.model, evidence.data(), max_cells, tries, seed, true);
+    }
+
+    // The part of each variable (-1: its state is known), and per part cells, the largest clique's, width, whether solvable.
+    nb::object parts() const {
+        std::vector<std::int32_t> width;
+        std::vector<double> cells, largest;
+        std::vector<std::uint8_t> solvable;
+        for (const Component& part : planned->parts()) {
+            cells.push_back(part.cells);
+            largest.push_back(part.largest);
+            width.push_back(part.width);
+            solvable.push_back(part.solvable());
+        }
+        return nb::make_tuple(owned(planned->part_of_variables()), owned(std::move(cells)), owned(std::move(largest)),
+                              owned(std::move(width)), owned(std::move(solvable)));
+    }
+
+    // Marginals by literal and the log partition function; NaN where a part has more than max_cells cells.
+    nb::object solve(double max_cells) const {
+        std::vector<double> marginals(n_literals);
+        double log_z;
+        {
+            nb::gil_scoped_release unlocked;
+            log_z = planned->solve(max_cells, marginals.data());
+        }
+        return nb::make_tuple(owned(std::move(marginals)), log_z);
+    }
+
+    // The best states and their score; -1 and NaN where a part has more than max_cells cells.
+    nb::object maximise(double max_cells) const {
+        std::vector<std::int16_t> states(n_variables);
+        double score;
+        {
+            nb::gil_scoped_release unlocked;
+            score = planned->maximise(max_cells, states.data());
+        }
+        return nb::make_tuple(owned(std::move(states)), score);
+    }
+
+    // Exact samples; -1 where a part has more than max_cells cells.
+    nb::object draw(std::int64_t n_samples, double max_cells, std::uint64_t seed, int n_threads) const {
+        expect(n_samples >= 0, "a number of samples");
+        std::vector<std::int16_t> states(std::size_t(n_samples) * n_variables);
+        {
+            nb::gil_scoped_release unlocked;
+            planned->draw(max_cells, seed, n_samples, n_threads, states.data());
+        }
+        return owned(std::move(states), {std::size_t(n_samples), n_variables});
+    }
+
+    // The probability of each feature; NaN where its part has more than max_cells cells.
+    nb::object expectations(double max_cells) const {
+        std::vector<double> out(n_features);
+        {
+            nb::gil_scoped_release unlocked;
+            planned->expectations(max_cells, out.data());
+        }
+        return owned(std::move(out));
+    }
+};
+
 struct PySampler {
     nb::object keep;  // the model
     std::unique_ptr<Sampler> sampler;
     std::size_t n_variables, n_literals;
 
-    PySampler(nb::object model, In<std::uint8_t, 2> evidence, In<std::int32_t> row_of, In<std::int16_t, 2> states, In<std::int32_t> order, std::uint64_t seed)
+    PySampler(nb::object model, In<std::uint8_t, 2> evidence, In<std::int32_t> row_of, In<std::int16_t, 2> states, In<std::int32_t> order,
+              std::uint64_t seed)
         : keep(model) {
         const PyModel& given = nb::cast<const PyModel&>(model);
         n_variables = std::size_t(given.model.n_variables());
         n_literals = std::size_t(given.model.n_literals());
         const std::int64_t rows = given.check(evidence);
-        expect(states.shape(0) == row_of.shape(0) && states.shape(1) == n_variables && row_of.shape(0) > 0, "states of every variable for every chain");
+        expect(states.shape(0) == row_of.shape(0) && states.shape(1) == n_variables && row_of.shape(0) > 0,
+               "states of every variable for every chain");
         for (std::size_t i = 0; i < row_of.shape(0); ++i) {
             expect(row_of.data()[i] >= 0 && row_of.data()[i] < rows, "no such row of evidence");
             const std::uint8_t* marks = evidence.data() + std::size_t(row_of.data()[i]) * n_literals;
@@ -298,7 +269,8 @@ struct PySampler {
         }
         std::vector<std::int32_t> seen(n_variables, 0);
         for (std::size_t k = 0; k < order.shape(0); ++k) {
-            expect(order.data()[k] >= 0 && std::size_t(order.data()[k]) < n_variables && !seen[order.data()[k]]++, "an order names every variable once");
+            expect(order.data()[k] >= 0 && std::size_t(order.data()[k]) < n_variables && !seen[order.data()[k]]++,
+                   "an order names every variable once");
         }
         expect(order.shape(0) == n_variables, "an order names every variable once");
         sampler = std::make_unique<Sampler>(given.model, std::vector<std::uint8_t>(evidence.data(), evidence.data() + evidence.size()),
@@ -349,23 +321,29 @@ struct PySampler {
 void bind_inference(nb::module_& m) {
     const auto cost = [] { return nb::arg("max_cells"); };
     nb::class_<PyModel>(m, "Model")
-        .def(nb::init<In<std::int32_t>, In<std::int64_t>, In<std::int32_t>, In<double>>(), nb::arg("n_states"), nb::arg("start"), nb::arg("literals"),
-             nb::arg("weights"))
-        .def("components", &PyModel::components, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"))
+        .def(nb::init<In<std::int32_t>, In<std::int64_t>, In<std::int32_t>, In<double>>(), nb::arg("n_states"), nb::arg("start"),
+             nb::arg("literals"), nb::arg("weights"))
         .def("solve", &PyModel::solve, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"))
-        .def("expectations", &PyModel::expectations, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"))
-        .def("draw", &PyModel::draw, nb::arg("evidence"), nb::arg("n"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"))
-        .def("propagate", &PyModel::propagate, nb::arg("evidence"), nb::arg("maximum"), nb::arg("reweighted"), nb::arg("damping"), nb::arg("tol"),
-             nb::arg("max_rounds"), nb::arg("seed"))
-        .def("mean_field", &PyModel::mean_field, nb::arg("evidence"), nb::arg("tol"), nb::arg("max_rounds"), nb::arg("tries"), nb::arg("seed"))
-        .def("mcsat", &PyModel::mcsat, nb::arg("evidence"), nb::arg("chains"), nb::arg("burn_in"), nb::arg("samples"), nb::arg("hard"), nb::arg("seed"),
-             nb::arg("threads"), nb::arg("first").none() = nb::none())
+        .def("propagate", &PyModel::propagate, nb::arg("evidence"), nb::arg("maximum"), nb::arg("reweighted"), nb::arg("damping"),
+             nb::arg("tol"), nb::arg("max_rounds"), nb::arg("seed"))
+        .def("mean_field", &PyModel::mean_field, nb::arg("evidence"), nb::arg("tol"), nb::arg("max_rounds"), nb::arg("tries"),
+             nb::arg("seed"))
+        .def("mcsat", &PyModel::mcsat, nb::arg("evidence"), nb::arg("chains"), nb::arg("burn_in"), nb::arg("samples"), nb::arg("hard"),
+             nb::arg("seed"), nb::arg("threads"), nb::arg("first").none() = nb::none())
         .def("maximise", &PyModel::maximise, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"));
+    nb::class_<PyElimination>(m, "Elimination")
+        .def(nb::init<nb::object, In<std::uint8_t, 2>, double, int, std::uint64_t>(), nb::arg("model"), nb::arg("evidence"), cost(),
+             nb::arg("tries"), nb::arg("seed"))
+        .def("parts", &PyElimination::parts)
+        .def("solve", &PyElimination::solve, cost())
+        .def("maximise", &PyElimination::maximise, cost())
+        .def("draw", &PyElimination::draw, nb::arg("n"), cost(), nb::arg("seed"), nb::arg("threads"))
+        .def("expectations", &PyElimination::expectations, cost());
     nb::class_<PySampler>(m, "Sampler")
-        .def(nb::init<nb::object, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(), nb::arg("model"),
-             nb::arg("evidence"), nb::arg("row_of"), nb::arg("states"), nb::arg("order"), nb::arg("seed"))
-        .def("run", &PySampler::run, nb::arg("n_sweeps"), nb::arg("beta").none(), nb::arg("reference").none(), nb::arg("collect"), nb::arg("anneal"),
-             nb::arg("greedy"), nb::arg("threads"))
+        .def(nb::init<nb::object, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(),
+             nb::arg("model"), nb::arg("evidence"), nb::arg("row_of"), nb::arg("states"), nb::arg("order"), nb::arg("seed"))
+        .def("run", &PySampler::run, nb::arg("n_sweeps"), nb::arg("beta").none(), nb::arg("reference").none(), nb::arg("collect"),
+             nb::arg("anneal"), nb::arg("greedy"), nb::arg("threads"))
         .def("scores", &PySampler::scores, nb::arg("threads"))
         .def("states", &PySampler::states)
         .def("sums", &PySampler::sums)

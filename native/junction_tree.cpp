@@ -229,7 +229,8 @@ void JunctionTree::distribute(double* marginals, double* expectations) {
             });
             const double* message = messages_.data() + child.message;
             for (std::int64_t k = 0; k < n; ++k) onto[k] = std::log(onto[k]) + high - message[k];
-            for (std::int32_t s = 0; s < child.sizes[0]; ++s) UNDIRECTED_DISPATCH(add(tables_.data() + child.table + s * n, onto.data(), n));
+            for (std::int32_t s = 0; s < child.sizes[0]; ++s)
+                UNDIRECTED_DISPATCH(add(tables_.data() + child.table + s * n, onto.data(), n));
         }
     }
 }

@@ -26,7 +26,12 @@ bool literal_holds(const Model& m, std::int32_t l, const std::int32_t* state) {
 class SampleSat {
 public:
     SampleSat(const Model& model, const std::vector<std::int32_t>& members, const SatOptions& options, Random& random)
-        : m_(model), members_(members), o_(options), random_(random), of_(model.n_variables()), missing_(model.n_features(), 0),
+        : m_(model),
+          members_(members),
+          o_(options),
+          random_(random),
+          of_(model.n_variables()),
+          missing_(model.n_features(), 0),
           at_(model.n_features(), -1) {
         std::vector<std::uint8_t> mine(model.n_variables(), 0);
         for (const std::int32_t v : members) mine[v] = 1;
@@ -70,7 +75,8 @@ private:
                 if (first_variable(j) != v) continue;
                 missing_[j] = 0;
                 at_[j] = -1;
-                for (std::int64_t k = m_.start[j]; k < m_.start[j + 1]; ++k) missing_[j] += !literal_holds(m_, m_.literals[k], state.data());
+                for (std::int64_t k = m_.start[j]; k < m_.start[j + 1]; ++k)
+                    missing_[j] += !literal_holds(m_, m_.literals[k], state.data());
                 if (missing_[j] == 0) enter(j);
             }
     }
@@ -155,13 +161,14 @@ private:
     const SatOptions& o_;
     Random& random_;
     std::vector<std::vector<std::int64_t>> of_;
-    std::vector<std::int32_t> missing_;   // literals that do not hold, by feature
+    std::vector<std::int32_t> missing_;    // literals that do not hold, by feature
     std::vector<std::int64_t> at_, true_;  // features that hold, and where they are in that list
 };
 
 class Chain {
 public:
-    Chain(const Model& model, const SatOptions& options) : m_(model), o_(options), random_{mix(options.seed)}, state_(model.n_variables()) {}
+    Chain(const Model& model, const SatOptions& options)
+        : m_(model), o_(options), random_{mix(options.seed)}, state_(model.n_variables()) {}
 
     SatSums run() {
         SatSums out;
@@ -258,7 +265,8 @@ private:
         if (scratch || all)
             for (std::int32_t v = 0; v < m_.n_variables(); ++v)
                 if (std::count(open.begin() + m_.base[v], open.begin() + m_.base[v + 1], 1) == 1)
-                    state_[v] = std::int32_t(std::find(open.begin() + m_.base[v], open.begin() + m_.base[v + 1], 1) - open.begin()) - m_.base[v];
+                    state_[v] =
+                        std::int32_t(std::find(open.begin() + m_.base[v], open.begin() + m_.base[v + 1], 1) - open.begin()) - m_.base[v];
         return all;
     }
 

@@ -17,11 +17,11 @@ constexpr double LOWEST = -1e300;
 // Either a table of logarithms over a few variables, or one long conjunction.
 struct Factor {
     std::vector<std::int32_t> scope;
-    std::vector<double> table;  // last variable fastest; empty for a conjunction
-    double weight = 0;          // of the conjunction
+    std::vector<double> table;                     // last variable fastest; empty for a conjunction
+    double weight = 0;                             // of the conjunction
     std::vector<std::vector<std::uint8_t>> holds;  // of the conjunction: by variable and state
-    double share = 1;           // of the trees that hold it
-    std::vector<std::int64_t> message;  // where its messages to its variables are
+    double share = 1;                              // of the trees that hold it
+    std::vector<std::int64_t> message;             // where its messages to its variables are
 };
 
 double log_sum(const double* x, std::int64_t n) {
@@ -45,7 +45,8 @@ struct FactorGraph {
             std::sort(scope.begin(), scope.end());
             scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
             if (scope.size() == 1)
-                for (std::int32_t s = 0; s < m.n_states[scope[0]]; ++s) unary[m.base[scope[0]] + s] += holds_at(j, scope[0], s) ? m.weights[j] : 0;
+                for (std::int32_t s = 0; s < m.n_states[scope[0]]; ++s)
+                    unary[m.base[scope[0]] + s] += holds_at(j, scope[0], s) ? m.weights[j] : 0;
             else
                 scopes[scope].push_back(j);
         }
@@ -61,7 +62,9 @@ struct FactorGraph {
             }
             std::int32_t home = -1;  // a table over more variables
             for (const std::int32_t f : of[entry->first[0]])
-                if (!factors[f].table.empty() && std::includes(factors[f].scope.begin(), factors[f].scope.end(), entry->first.begin(), entry->first.end())) home = f;
+                if (!factors[f].table.empty() &&
+                    std::includes(factors[f].scope.begin(), factors[f].scope.end(), entry->first.begin(), entry->first.end()))
+                    home = f;
             if (home < 0) {
                 home = enter(entry->first);
                 factors[home].table.assign(std::size_t(cells), 0.0);
@@ -214,7 +217,8 @@ private:
     std::vector<std::vector<double>> heard(const Factor& f) const {
         std::vector<std::vector<double>> out(f.scope.size());
         for (std::size_t d = 0; d < f.scope.size(); ++d)
-            for (std::int32_t s = 0; s < m_.n_states[f.scope[d]]; ++s) out[d].push_back(belief_[m_.base[f.scope[d]] + s] - message_[f.message[d] + s]);
+            for (std::int32_t s = 0; s < m_.n_states[f.scope[d]]; ++s)
+                out[d].push_back(belief_[m_.base[f.scope[d]] + s] - message_[f.message[d] + s]);
         return out;
     }
 
@@ -237,9 +241,12 @@ private:
             for (std::size_t d = 0; d < f.scope.size(); ++d) {
                 const std::int32_t k = m_.n_states[f.scope[d]];
                 std::vector<double> high(k, LOWEST), sum(k, 0.0);
-                g_.each_cell(f, [&](std::int64_t cell, const std::vector<std::int32_t>& at) { high[at[d]] = std::max(high[at[d]], all[cell]); });
+                g_.each_cell(
+                    f, [&](std::int64_t cell, const std::vector<std::int32_t>& at) { high[at[d]] = std::max(high[at[d]], all[cell]); });
                 if (!o_.maximum)
-                    g_.each_cell(f, [&](std::int64_t cell, const std::vector<std::int32_t>& at) { sum[at[d]] += std::exp(all[cell] - high[at[d]]); });
+                    g_.each_cell(f, [&](std::int64_t cell, const std::vector<std::int32_t>& at) {
+                        sum[at[d]] += std::exp(all[cell] - high[at[d]]);
+                    });
                 for (std::int32_t s = 0; s < k; ++s) fresh[d].push_back(high[s] + (o_.maximum ? 0.0 : std::log(sum[s])) - from[d][s]);
             }
         } else {
@@ -384,7 +391,8 @@ Approximation mean_field(const Model& m, double tol, std::int64_t max_rounds, in
         for (std::int32_t v = 0; v < m.n_variables(); ++v) {
             double total = 0;
             for (std::int32_t l = m.base[v]; l < m.base[v + 1]; ++l)
-                total += q[l] = attempt == 0 ? 1.0 : 0.01 + double(mix(mix(seed + std::uint64_t(attempt)) ^ std::uint64_t(l)) >> 11) * 0x1p-53;
+                total += q[l] =
+                    attempt == 0 ? 1.0 : 0.01 + double(mix(mix(seed + std::uint64_t(attempt)) ^ std::uint64_t(l)) >> 11) * 0x1p-53;
             for (std::int32_t l = m.base[v]; l < m.base[v + 1]; ++l) q[l] /= total;
         }
         std::vector<double> logit;

@@ -78,7 +78,8 @@ struct Graph {
         std::vector<std::int32_t> scope;
         for (std::int64_t j = 0; j < model.n_features(); ++j) {
             scope.clear();
-            for (std::int64_t k = model.start[j]; k < model.start[j + 1]; ++k) scope.push_back(model.literal_variable[model.literals[k] % n_literals]);
+            for (std::int64_t k = model.start[j]; k < model.start[j + 1]; ++k)
+                scope.push_back(model.literal_variable[model.literals[k] % n_literals]);
             for (const std::int32_t a : scope)
                 for (const std::int32_t b : scope)
                     if (a != b) join(a, b);
@@ -134,7 +135,8 @@ struct Greedy {
             std::size_t best = 0;
             double best_score = std::numeric_limits<double>::infinity();
             for (std::size_t k = 0; k < left.size(); ++k) {
-                const double noise = shuffle ? 1e-3 * double(mix(seed ^ mix(std::uint64_t(left[k]) * 977 + left.size())) >> 11) * 0x1p-53 : 0;
+                const double noise =
+                    shuffle ? 1e-3 * double(mix(seed ^ mix(std::uint64_t(left[k]) * 977 + left.size())) >> 11) * 0x1p-53 : 0;
                 const double s = score[left[k]] * (1 + noise) + noise;
                 if (s < best_score) best_score = s, best = k;
             }
@@ -197,7 +199,8 @@ std::vector<Component> components_of(const Model& model, double max_cells, int t
             attempt.members = part.members;
             Greedy greedy(model, graph, k % 2 == 0, k > 1, mix(seed + std::uint64_t(k)));
             if (!greedy.run(attempt, limit)) {
-                if (!found && attempt.cells > part.cells) part.cells = attempt.cells, part.largest = attempt.largest, part.width = attempt.width;
+                if (!found && attempt.cells > part.cells)
+                    part.cells = attempt.cells, part.largest = attempt.largest, part.width = attempt.width;
                 continue;
             }
             found = true;
@@ -212,9 +215,9 @@ std::vector<Component> components_of(const Model& model, double max_cells, int t
 
 namespace {
 
-constexpr std::int64_t LONG = 6;    // literals of a conjunction that may be taken apart
+constexpr std::int64_t LONG = 6;       // literals of a conjunction that may be taken apart
 constexpr std::int64_t FEW_LONG = 64;  // with more of them, a further variable for each costs more than it saves
-constexpr double CHEAP = 1 << 14;   // cells for which no other way is looked for
+constexpr double CHEAP = 1 << 14;      // cells for which no other way is looked for
 
 double total_cells(const std::vector<Component>& parts) {
     double sum = 0;

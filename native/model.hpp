@@ -25,11 +25,11 @@ enum Truth : std::uint8_t { FALSE = 0, TRUE = 1, OPEN = 2 };
 // numbered anew. `evidence` marks the allowed states, a byte a literal; every variable needs at least one.
 struct Reduced {
     Model model;
-    double constant = 0;                    // weights of the features that evidence makes true
-    std::vector<std::int32_t> variable;     // of each hidden variable, its number in the whole model
-    std::vector<std::int32_t> literal;      // of each remaining state, its literal in the whole model
-    std::vector<std::int64_t> feature;      // of each open feature, its number in the whole model
-    std::vector<std::uint8_t> decided;      // a Truth per feature of the whole model, if asked for
+    double constant = 0;                 // weights of the features that evidence makes true
+    std::vector<std::int32_t> variable;  // of each hidden variable, its number in the whole model
+    std::vector<std::int32_t> literal;   // of each remaining state, its literal in the whole model
+    std::vector<std::int64_t> feature;   // of each open feature, its number in the whole model
+    std::vector<std::uint8_t> decided;   // a Truth per feature of the whole model, if asked for
 
     Reduced(const Model& whole, const std::uint8_t* evidence, bool want_decided = false);
 };
@@ -38,8 +38,8 @@ struct Reduced {
 struct Component {
     std::vector<std::int32_t> order;  // variables of the reduced model; empty if every order tried was too expensive
     std::vector<std::int32_t> members;
-    double cells = 0;   // table cells of all cliques
-    double largest = 0;  // cells of the largest clique
+    double cells = 0;        // table cells of all cliques
+    double largest = 0;      // cells of the largest clique
     std::int32_t width = 0;  // variables of the largest clique, less one
 
     bool solvable() const { return order.size() == members.size(); }

@@ -32,21 +32,27 @@ struct PyProblem {
 
     PyProblem(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
               In<std::int32_t> literals, std::int64_t memory, int n_threads, nb::object targets) {
-        const Table table{std::int64_t(row_weight.shape(0)), std::int64_t(columns.shape(1)), std::int32_t(n_states.shape(0)),
-                          n_states.data(), columns.data(), row_weight.data()};
+        const Table table{std::int64_t(row_weight.shape(0)),
+                          std::int64_t(columns.shape(1)),
+                          std::int32_t(n_states.shape(0)),
+                          n_states.data(),
+                          columns.data(),
+                          row_weight.data()};
         In<std::int32_t> target;
         if (!targets.is_none()) {
             target = nb::cast<In<std::int32_t>>(targets);
             expect(target.shape(0) + 1 == start.shape(0), "one target per feature");
         }
-        const Features features{std::int64_t(start.shape(0)) - 1, start.data(), literals.data(), targets.is_none() ? nullptr : target.data()};
+        const Features features{std::int64_t(start.shape(0)) - 1, start.data(), literals.data(),
+                                targets.is_none() ? nullptr : target.data()};
         std::int64_t n_literals = 0;
         for (std::int32_t v = 0; v < table.n_variables; ++v) n_literals += table.n_states[v];
         expect(table.n_rows > 0, "a table needs at least one row");
         expect(n_literals == std::int64_t(columns.shape(0)), "one bit column per literal");
         expect(table.n_words == (table.n_rows + 63) / 64, "bit columns do not fit the rows");
         expect(features.n >= 0 && features.start[features.n] <= std::int64_t(literals.shape(0)), "feature offsets");
-        for (std::int64_t j = 0; j < features.n; ++j) expect(features.start[j] >= 0 && features.start[j] <= features.start[j + 1], "feature offsets");
+        for (std::int64_t j = 0; j < features.n; ++j)
+            expect(features.start[j] >= 0 && features.start[j] <= features.start[j + 1], "feature offsets");
         for (std::size_t k = 0; k < literals.shape(0); ++k)
             expect(features.literals[k] >= 0 && features.literals[k] < 2 * n_literals, "literal out of range");
         nb::gil_scoped_release unlocked;
@@ -76,8 +82,8 @@ struct PyProblem {
         {
             nb::gil_scoped_release unlocked;
             const std::unique_lock lock(busy);
-            loss = problem->evaluate(weights.data(), want_gradient ? gradient.data() : nullptr,
-                                     want_curvature ? curvature.data() : nullptr, single, n_threads);
+            loss = problem->evaluate(weights.data(), want_gradient ? gradient.data() : nullptr, want_curvature ? curvature.data() : nullptr,
+                                     single, n_threads);
         }
         return nb::make_tuple(loss, want_gradient ? owned(std::move(gradient)) : nb::none(),
                               want_curvature ? owned(std::move(curvature)) : nb::none());
@@ -142,9 +148,12 @@ struct PyProblem {
 
     void check_blocks(const In<std::int32_t>& variables, const In<std::int64_t>& start, const In<std::int32_t>& members) const {
         const std::int64_t n_blocks = std::int64_t(variables.shape(0));
-        expect(std::int64_t(start.shape(0)) == n_blocks + 1 && start.data()[0] == 0 && start.data()[n_blocks] == std::int64_t(members.shape(0)), "offsets");
+        expect(std::int64_t(start.shape(0)) == n_blocks + 1 && start.data()[0] == 0 &&
+                   start.data()[n_blocks] == std::int64_t(members.shape(0)),
+               "offsets");
         for (std::int64_t b = 0; b < n_blocks; ++b)
-            expect(start.data()[b] <= start.data()[b + 1] && variables.data()[b] >= 0 && variables.data()[b] < problem->n_variables(), "blocks");
+            expect(start.data()[b] <= start.data()[b + 1] && variables.data()[b] >= 0 && variables.data()[b] < problem->n_variables(),
+                   "blocks");
         for (std::size_t k = 0; k < members.shape(0); ++k)
             expect(members.data()[k] >= 0 && members.data()[k] < problem->n_features(), "no such feature");
     }
@@ -157,7 +166,8 @@ struct PyProblem {
         {
             nb::gil_scoped_release unlocked;
             const std::shared_lock lock(busy);
-            out = block_factors(*problem, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), diagonal.data(), ridge, n_threads);
+            out = block_factors(*problem, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), diagonal.data(),
+                                ridge, n_threads);
         }
         return owned(std::move(out));
     }
@@ -172,8 +182,8 @@ struct PyProblem {
         {
             nb::gil_scoped_release unlocked;
             const std::shared_lock lock(busy);
-            out = block_steps(*problem, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), gradient.data(), weights.data(),
-                              penalty.data(), n_threads);
+            out = block_steps(*problem, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), gradient.data(),
+                              weights.data(), penalty.data(), n_threads);
         }
         return owned(std::move(out));
     }
@@ -195,9 +205,10 @@ struct PyProblem {
 
 NB_MODULE(_native, m) {
     nb::class_<PyProblem>(m, "Problem")
-        .def(nb::init<In<std::uint64_t, 2>, In<std::int32_t>, In<double>, In<std::int64_t>, In<std::int32_t>, std::int64_t, int, nb::object>(),
-             nb::arg("columns"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("start"), nb::arg("literals"),
-             nb::arg("memory"), nb::arg("threads"), nb::arg("targets") = nb::none())
+        .def(nb::init<In<std::uint64_t, 2>, In<std::int32_t>, In<double>, In<std::int64_t>, In<std::int32_t>, std::int64_t, int,
+                      nb::object>(),
+             nb::arg("columns"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("start"), nb::arg("literals"), nb::arg("memory"),
+             nb::arg("threads"), nb::arg("targets") = nb::none())
         .def("set_active", &PyProblem::set_active, nb::arg("marks").none())
         .def("evaluate", &PyProblem::evaluate, nb::arg("weights"), nb::arg("gradient"), nb::arg("curvature"), nb::arg("single"),
              nb::arg("threads"))
@@ -206,29 +217,31 @@ NB_MODULE(_native, m) {
         .def("probabilities", &PyProblem::probabilities, nb::arg("weights"), nb::arg("n_literals"), nb::arg("threads"))
         .def("sample", &PyProblem::sample, nb::arg("weights"), nb::arg("stride"), nb::arg("threads"))
         .def("gram", &PyProblem::gram, nb::arg("variable"), nb::arg("features"))
-        .def("factors", &PyProblem::factors, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("diagonal"), nb::arg("ridge"),
-             nb::arg("threads"))
-        .def("steps", &PyProblem::steps, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("gradient"), nb::arg("weights"),
-             nb::arg("penalty"), nb::arg("threads"))
+        .def("factors", &PyProblem::factors, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("diagonal"),
+             nb::arg("ridge"), nb::arg("threads"))
+        .def("steps", &PyProblem::steps, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("gradient"),
+             nb::arg("weights"), nb::arg("penalty"), nb::arg("threads"))
         .def("sizes", &PyProblem::sizes);
     m.def(
         "gssl_generate",
         [](In<std::int64_t> start, In<std::int32_t> literals, std::int64_t n_generated, std::int64_t threshold, std::uint64_t seed,
            int n_threads) {
-            for (std::size_t k = 0; k + 1 < start.shape(0); ++k) expect(start.data()[k] >= 0 && start.data()[k] <= start.data()[k + 1], "offsets");
+            for (std::size_t k = 0; k + 1 < start.shape(0); ++k)
+                expect(start.data()[k] >= 0 && start.data()[k] <= start.data()[k + 1], "offsets");
             expect(start.shape(0) > 0 && start.data()[start.shape(0) - 1] <= std::int64_t(literals.shape(0)), "offsets");
             Generated g;
             {
                 nb::gil_scoped_release unlocked;
                 g = gssl_generate(std::int64_t(start.shape(0)) - 1, start.data(), literals.data(), n_generated, threshold, seed, n_threads);
             }
-            return nb::make_tuple(owned(std::move(g.start)), owned(std::move(g.literals)), owned(std::move(g.count)), g.n_listed, g.n_unique);
+            return nb::make_tuple(owned(std::move(g.start)), owned(std::move(g.literals)), owned(std::move(g.count)), g.n_listed,
+                                  g.n_unique);
         },
         nb::arg("start"), nb::arg("literals"), nb::arg("n_generated"), nb::arg("threshold"), nb::arg("seed"), nb::arg("threads"));
     m.def(
         "grow_trees",
-        [](In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, double min_rows, double min_gain,
-           int n_threads, nb::callable go_on) {
+        [](In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, double min_rows,
+           double min_gain, int n_threads, nb::callable go_on) {
             const CodeTable table = code_table(codes, n_states, row_weight);
             check_targets(targets, table.n_variables);
             const auto asked = [&](std::int64_t done) {
@@ -240,36 +253,42 @@ NB_MODULE(_native, m) {
                 nb::gil_scoped_release unlocked;
                 trees = grow_trees(table, targets.data(), std::int64_t(targets.shape(0)), min_rows, min_gain, n_threads, asked);
             }
-            return nb::make_tuple(owned(std::move(trees.start)), owned(std::move(trees.test)), owned(std::move(trees.yes)), owned(std::move(trees.no)),
-                                  owned(std::move(trees.gain)), owned(std::move(trees.count_start)), owned(std::move(trees.count)));
+            return nb::make_tuple(owned(std::move(trees.start)), owned(std::move(trees.test)), owned(std::move(trees.yes)),
+                                  owned(std::move(trees.no)), owned(std::move(trees.gain)), owned(std::move(trees.count_start)),
+                                  owned(std::move(trees.count)));
         },
         nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("targets"), nb::arg("min_rows"), nb::arg("min_gain"),
         nb::arg("threads"), nb::arg("go_on"));
     m.def(
         "walk_trees",
         [](In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, In<std::int64_t> start,
-           In<std::int32_t> test, In<std::int32_t> yes, In<std::int32_t> no, In<std::int64_t> count_start, In<double> value, int n_threads) {
+           In<std::int32_t> test, In<std::int32_t> yes, In<std::int32_t> no, In<std::int64_t> count_start, In<double> value,
+           int n_threads) {
             const CodeTable table = code_table(codes, n_states, row_weight);
             check_targets(targets, table.n_variables);
             const std::int64_t n_trees = std::int64_t(targets.shape(0)), n_nodes = std::int64_t(test.shape(0));
             std::int64_t n_literals = 0;
             for (std::size_t v = 0; v < n_states.shape(0); ++v) n_literals += n_states.data()[v];
-            expect(std::int64_t(start.shape(0)) == n_trees + 1 && start.data()[n_trees] == n_nodes && std::int64_t(count_start.shape(0)) == n_nodes + 1 &&
-                       std::int64_t(yes.shape(0)) == n_nodes && std::int64_t(no.shape(0)) == n_nodes &&
-                       count_start.data()[n_nodes] == std::int64_t(value.shape(0)), "trees");
+            expect(std::int64_t(start.shape(0)) == n_trees + 1 && start.data()[n_trees] == n_nodes &&
+                       std::int64_t(count_start.shape(0)) == n_nodes + 1 && std::int64_t(yes.shape(0)) == n_nodes &&
+                       std::int64_t(no.shape(0)) == n_nodes && count_start.data()[n_nodes] == std::int64_t(value.shape(0)),
+                   "trees");
             for (std::int64_t t = 0; t < n_trees; ++t) {
                 expect(start.data()[t] < start.data()[t + 1], "a tree without a root");
                 for (std::int64_t k = start.data()[t]; k < start.data()[t + 1]; ++k) {
                     expect(count_start.data()[k + 1] - count_start.data()[k] == n_states.data()[targets.data()[t]], "one count a state");
                     if (test.data()[k] < 0) continue;
                     const std::int64_t size = start.data()[t + 1] - start.data()[t], own = k - start.data()[t];
-                    expect(test.data()[k] < n_literals && yes.data()[k] > own && no.data()[k] > own && yes.data()[k] < size && no.data()[k] < size, "nodes");
+                    expect(test.data()[k] < n_literals && yes.data()[k] > own && no.data()[k] > own && yes.data()[k] < size &&
+                               no.data()[k] < size,
+                           "nodes");
                 }
             }
             Walk walk;
             {
                 nb::gil_scoped_release unlocked;
-                walk = walk_trees(table, targets.data(), n_trees, start.data(), test.data(), yes.data(), no.data(), count_start.data(), value.data(), n_threads);
+                walk = walk_trees(table, targets.data(), n_trees, start.data(), test.data(), yes.data(), no.data(), count_start.data(),
+                                  value.data(), n_threads);
             }
             return nb::make_tuple(owned(std::move(walk.through)), owned(std::move(walk.by_row)));
         },
@@ -281,7 +300,8 @@ NB_MODULE(_native, m) {
             const std::size_t n = places.shape(0), width = total.shape(1);
             expect(block.shape(0) == n && block.shape(1) == n, "a block does not fit its places");
             for (std::size_t i = 0; i < n; ++i)
-                expect(places.data()[i] >= 0 && std::size_t(places.data()[i]) < std::min(width, total.shape(0)), "a place outside the matrix");
+                expect(places.data()[i] >= 0 && std::size_t(places.data()[i]) < std::min(width, total.shape(0)),
+                       "a place outside the matrix");
             for (std::size_t i = 0; i < n; ++i) {
                 float* row = total.data() + std::size_t(places.data()[i]) * width;
                 for (std::size_t k = 0; k < n; ++k) row[places.data()[k]] += block.data()[i * n + k];
@@ -302,13 +322,15 @@ NB_MODULE(_native, m) {
             const std::int64_t n = std::int64_t(x.shape(0)), n_blocks = std::int64_t(start.shape(0)) - 1;
             std::int64_t entries = 0;
             for (std::int64_t b = 0; b < n_blocks; ++b) entries += factor_size(start.data()[b + 1] - start.data()[b]);
-            for (std::size_t k = 0; k < members.shape(0); ++k) expect(members.data()[k] >= 0 && members.data()[k] < n, "a member outside the vector");
+            for (std::size_t k = 0; k < members.shape(0); ++k)
+                expect(members.data()[k] >= 0 && members.data()[k] < n, "a member outside the vector");
             expect(start.data()[n_blocks] <= std::int64_t(members.shape(0)), "blocks do not fit");
             expect(x.shape(0) == y.shape(0) && entries == std::int64_t(factors.shape(0)), "blocks do not fit");
             std::vector<float> out_x(n), out_y(n);
             {
                 nb::gil_scoped_release unlocked;
-                times_blocks(n, n_blocks, start.data(), members.data(), factors.data(), x.data(), y.data(), out_x.data(), out_y.data(), n_threads);
+                times_blocks(n, n_blocks, start.data(), members.data(), factors.data(), x.data(), y.data(), out_x.data(), out_y.data(),
+                             n_threads);
             }
             return nb::make_tuple(owned(std::move(out_x)), owned(std::move(out_y)));
         },

@@ -35,10 +35,10 @@ struct Plan {
     const float* row_weight_single;
     const std::uint64_t* columns;  // [n_literals][n_words], positive literals
     // contexts
-    const std::uint16_t* lists;      // row numbers inside a chunk, filled up to multiples of LIST_STEP
-    const std::uint64_t* list_start;  // [n_chunks][n_contexts] and one more: a list ends where the next begins
-    const std::uint8_t* unlisted;     // the rows are found on the fly
-    const std::uint8_t* complement;   // the rows given are those where the context does not hold
+    const std::uint16_t* lists;         // row numbers inside a chunk, filled up to multiples of LIST_STEP
+    const std::uint64_t* list_start;    // [n_chunks][n_contexts] and one more: a list ends where the next begins
+    const std::uint8_t* unlisted;       // the rows are found on the fly
+    const std::uint8_t* complement;     // the rows given are those where the context does not hold
     const std::int64_t* literal_start;  // literals of contexts on the fly
     const std::int32_t* literals;
     // blocks and panels
@@ -46,8 +46,8 @@ struct Plan {
     const std::int32_t* cell_context;
     const std::int64_t* cell_unit;  // [n_cells + 1]; a cell's units: eight if worked together, else one per used column
     const std::uint8_t* cell_way;
-    const std::uint8_t* cell_lanes;  // bit k: column k is used
-    const std::uint8_t* truth;  // [n_blocks][n_rows], bit k: column k's state is the row's
+    const std::uint8_t* cell_lanes;       // bit k: column k is used
+    const std::uint8_t* truth;            // [n_blocks][n_rows], bit k: column k's state is the row's
     const std::int32_t* panel_blocks;     // [n_panels + 1]
     const std::int32_t* panel_variables;  // [n_panels + 1]
     const PanelVariable* variables;
@@ -55,29 +55,29 @@ struct Plan {
 };
 
 enum Pass : int {
-    LOSS = 1,       // negative log pseudo-likelihood
-    GRADIENT = 2,   // and its gradient by cell
-    CURVATURE = 4,  // and the diagonal of the Hessian by cell
-    TERMS = 8,      // log-probabilities by row and by variable
-    PRODUCT = 16,   // Hessian times a direction, by cell
+    LOSS = 1,          // negative log pseudo-likelihood
+    GRADIENT = 2,      // and its gradient by cell
+    CURVATURE = 4,     // and the diagonal of the Hessian by cell
+    TERMS = 8,         // log-probabilities by row and by variable
+    PRODUCT = 16,      // Hessian times a direction, by cell
     PROBABILITY = 32,  // conditional probability of every column, by row
 };
 
 template <class T>
 struct Evaluation {
     int pass;
-    const T* weights;       // [n_units]
-    const T* direction;     // same shape, for PRODUCT
+    const T* weights;                    // [n_units]
+    const T* direction;                  // same shape, for PRODUCT
     const std::int64_t* forward_end;     // [n_blocks]: from block_cells[block] to here in forward_cells
     const std::int32_t* forward_cells;   // cells with a weight that is not zero
     const std::int64_t* backward_start;  // cells whose sums are wanted
     const std::int32_t* backward_cells;
-    double* loss;           // [n_panels][n_groups]
-    double* gradient;       // [n_groups][n_units]
-    double* curvature;      // same shape
-    double* row_terms;      // [n_panels][n_rows]
-    double* variable_terms; // [n_groups][V]
-    T* probability;         // [n_blocks * LANES][n_sampled], the rows of every `stride`-th word
+    double* loss;            // [n_panels][n_groups]
+    double* gradient;        // [n_groups][n_units]
+    double* curvature;       // same shape
+    double* row_terms;       // [n_panels][n_rows]
+    double* variable_terms;  // [n_groups][V]
+    T* probability;          // [n_blocks * LANES][n_sampled], the rows of every `stride`-th word
     std::int64_t stride, n_sampled;
     std::int64_t n_units;
     std::int32_t n_variables;
@@ -94,18 +94,18 @@ struct Scratch {
     std::uint64_t* words;
 };
 
-#define UNDIRECTED_KERNELS(NAME)                                                                                    \
-    namespace NAME {                                                                                                \
-    void run(const Plan&, const Evaluation<float>&, const Scratch<float>&, int panel, int group);                   \
-    void run(const Plan&, const Evaluation<double>&, const Scratch<double>&, int panel, int group);                 \
+#define UNDIRECTED_KERNELS(NAME)                                                                                          \
+    namespace NAME {                                                                                                      \
+    void run(const Plan&, const Evaluation<float>&, const Scratch<float>&, int panel, int group);                         \
+    void run(const Plan&, const Evaluation<double>&, const Scratch<double>&, int panel, int group);                       \
     void and_columns(const Plan&, const std::int32_t* literals, std::int64_t n, std::int64_t first, std::int64_t n_words, \
-                     std::uint64_t* out);                                                                           \
-    std::int64_t count_bits(const std::uint64_t* words, std::int64_t n);                                            \
-    std::int32_t list_bits(const std::uint64_t* words, std::int64_t n, std::uint16_t* out);                         \
-    void add_gram(const float* rows, std::int64_t n, std::int64_t width, float* out);                                \
-    void inverse_factor(float* a, std::int64_t n, float* inverse);                                                   \
-    void times_factor(const float* factor, std::int64_t n, const float* x, const float* y, float* out_x, float* out_y);\
-    void descend(const float* hessian, std::int64_t n, const float* penalty, float* slope, float* at);               \
+                     std::uint64_t* out);                                                                                 \
+    std::int64_t count_bits(const std::uint64_t* words, std::int64_t n);                                                  \
+    std::int32_t list_bits(const std::uint64_t* words, std::int64_t n, std::uint16_t* out);                               \
+    void add_gram(const float* rows, std::int64_t n, std::int64_t width, float* out);                                     \
+    void inverse_factor(float* a, std::int64_t n, float* inverse);                                                        \
+    void times_factor(const float* factor, std::int64_t n, const float* x, const float* y, float* out_x, float* out_y);   \
+    void descend(const float* hessian, std::int64_t n, const float* penalty, float* slope, float* at);                    \
     }
 
 UNDIRECTED_KERNELS(baseline)

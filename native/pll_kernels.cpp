@@ -17,15 +17,14 @@ inline std::int64_t rows_in_chunk(const Plan& plan, int chunk) {
     return left < plan.chunk_rows ? left : plan.chunk_rows;
 }
 
-void and_range(const Plan& plan, const std::int32_t* literals, std::int64_t n, std::int64_t first,
-               std::int64_t n_words, std::uint64_t* out) {
+void and_range(const Plan& plan, const std::int32_t* literals, std::int64_t n, std::int64_t first, std::int64_t n_words,
+               std::uint64_t* out) {
     for (std::int64_t w = 0; w < n_words; ++w) out[w] = ~std::uint64_t(0);
     const std::int64_t tail = plan.n_rows - first * 64;
     if (tail < n_words * 64) out[n_words - 1] = ~std::uint64_t(0) >> (n_words * 64 - tail);
     for (std::int64_t k = 0; k < n; ++k) {
         const bool negated = literals[k] >= plan.n_literals;
-        const std::uint64_t* column =
-            plan.columns + std::int64_t(literals[k] - (negated ? plan.n_literals : 0)) * plan.n_words + first;
+        const std::uint64_t* column = plan.columns + std::int64_t(literals[k] - (negated ? plan.n_literals : 0)) * plan.n_words + first;
         if (negated)
             for (std::int64_t w = 0; w < n_words; ++w) out[w] &= ~column[w];
         else
@@ -36,8 +35,7 @@ void and_range(const Plan& plan, const std::int32_t* literals, std::int64_t n, s
 std::int32_t bits_to_list(const std::uint64_t* words, std::int64_t n, std::uint16_t* out) {
     std::int32_t length = 0;
     for (std::int64_t w = 0; w < n; ++w)
-        for (std::uint64_t bits = words[w]; bits != 0; bits &= bits - 1)
-            out[length++] = std::uint16_t(w * 64 + __builtin_ctzll(bits));
+        for (std::uint64_t bits = words[w]; bits != 0; bits &= bits - 1) out[length++] = std::uint16_t(w * 64 + __builtin_ctzll(bits));
     return length;
 }
 
@@ -144,8 +142,7 @@ void add_columns(const T* columns, std::int64_t n, std::int64_t stride, T* value
 
 // Logits of one block in one chunk: every cell's weights are added in the rows of its context.
 template <class T>
-void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, const T* weights, int block, int chunk,
-             T* logits) {
+void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, const T* weights, int block, int chunk, T* logits) {
     const std::int64_t from = plan.block_cells[block], to = e.forward_end[block];
     const std::int64_t n = rows_in_chunk(plan, chunk), stride = plan.buffer_rows;
     Pack<T> base;
@@ -197,8 +194,7 @@ void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch
 
 // Sums of a block's values over the rows of every wanted cell's context.
 template <class T>
-void backward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, const T* values, int block, int chunk,
-              double* sums) {
+void backward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, const T* values, int block, int chunk, double* sums) {
     const std::int64_t n = rows_in_chunk(plan, chunk), stride = plan.buffer_rows;
     Pack<T> all;
     for (std::int64_t r = 0; r < n; ++r) all.add(Pack<T>::at(values + r * LANES));
@@ -265,15 +261,13 @@ inline std::int64_t sampled(const Evaluation<T>& e, std::int64_t row) {
     return row / 64 / e.stride * 64 + row % 64;
 }
 
-inline int lanes_used(const Plan& plan, int panel) {
-    return plan.panel_variables[panel + 1] - plan.panel_variables[panel];
-}
+inline int lanes_used(const Plan& plan, int panel) { return plan.panel_variables[panel + 1] - plan.panel_variables[panel]; }
 
 // Binary variables, eight to a block: logits become residuals (weight times probability minus truth), and `curvature`,
 // where given, weight times variance. With a direction, logits become weight * variance * direction instead.
 template <class T>
-void link_binary(const Plan& plan, const Evaluation<T>& e, int panel, int block, int group, int chunk, T* logits,
-                 T* curvature, const T* direction, double* loss) {
+void link_binary(const Plan& plan, const Evaluation<T>& e, int panel, int block, int group, int chunk, T* logits, T* curvature,
+                 const T* direction, double* loss) {
     using L = Lane<T>;
     const std::int64_t first = std::int64_t(chunk) * plan.chunk_rows, n = rows_in_chunk(plan, chunk);
     const T* weight = weights_of(plan, T()) + first;
@@ -301,8 +295,7 @@ void link_binary(const Plan& plan, const Evaluation<T>& e, int panel, int block,
                 for (int k = 0; k < L::width && lane + k < used; ++k)
                     e.row_terms[std::int64_t(panel) * plan.n_rows + first + r] -= double(term[k]);
             if (e.pass & PROBABILITY && (first + r) / 64 % e.stride == 0)
-                for (int k = 0; k < L::width; ++k)
-                    e.probability[(block * LANES + lane + k) * e.n_sampled + sampled(e, first + r)] = p[k];
+                for (int k = 0; k < L::width; ++k) e.probability[(block * LANES + lane + k) * e.n_sampled + sampled(e, first + r)] = p[k];
             const Real<T> variance = larger * smaller * c;
             store(direction != nullptr ? variance * load<Real<T>>(direction + r * LANES + lane)
                                        : (p - choose<T>(is_true, fill<T>(1), Real<T>{})) * c,
@@ -332,9 +325,7 @@ void link_categorical(const Plan& plan, const Evaluation<T>& e, int panel, int g
     const std::int64_t first = std::int64_t(chunk) * plan.chunk_rows, n = rows_in_chunk(plan, chunk);
     const int block0 = plan.panel_blocks[panel];
     const T* weight = weights_of(plan, T()) + first;
-    const auto at = [&](T* base, std::int64_t r, int lane) -> T& {
-        return base[(lane / LANES) * stride + r * LANES + lane % LANES];
-    };
+    const auto at = [&](T* base, std::int64_t r, int lane) -> T& { return base[(lane / LANES) * stride + r * LANES + lane % LANES]; };
     for (std::int64_t r = 0; r < n; ++r) {
         double row = 0;
         for (int v = plan.panel_variables[panel]; v < plan.panel_variables[panel + 1]; ++v) {
@@ -382,8 +373,7 @@ void link_categorical(const Plan& plan, const Evaluation<T>& e, int panel, int g
                 if (e.pass & PROBABILITY && (first + r) / 64 % e.stride == 0)
                     e.probability[(block0 * LANES + lane) * e.n_sampled + sampled(e, first + r)] = p;
                 if (curvature != nullptr) at(curvature, r, lane) = p * (T(1) - p) * weight[r];
-                x = direction != nullptr ? p * (at(const_cast<T*>(direction), r, lane) - mean) * weight[r]
-                                         : (p - T(is_true)) * weight[r];
+                x = direction != nullptr ? p * (at(const_cast<T*>(direction), r, lane) - mean) * weight[r] : (p - T(is_true)) * weight[r];
             }
         }
         if (e.pass & TERMS) e.row_terms[std::int64_t(panel) * plan.n_rows + first + r] = row;
@@ -413,11 +403,9 @@ void run_task(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratc
             Pack<T>().put(scratch.logits + b * stride + plan.chunk_rows * LANES);  // the spare row counts for nothing
             if (curvature != nullptr) Pack<T>().put(curvature + b * stride + plan.chunk_rows * LANES);
             if (e.pass & (GRADIENT | PRODUCT))
-                backward(plan, e, scratch, scratch.logits + b * stride, block0 + b, chunk,
-                         e.gradient + std::int64_t(group) * e.n_units);
+                backward(plan, e, scratch, scratch.logits + b * stride, block0 + b, chunk, e.gradient + std::int64_t(group) * e.n_units);
             if (curvature != nullptr)
-                backward(plan, e, scratch, curvature + b * stride, block0 + b, chunk,
-                         e.curvature + std::int64_t(group) * e.n_units);
+                backward(plan, e, scratch, curvature + b * stride, block0 + b, chunk, e.curvature + std::int64_t(group) * e.n_units);
         }
     }
     e.loss[std::int64_t(panel) * plan.n_groups + group] = loss;

@@ -197,9 +197,7 @@ std::vector<Problem::Place> Problem::find_contexts(const Features& features) {
         Key whole;
         for (std::int64_t k = from; k < to; ++k) whole.add(features.literals[k]);
         for (std::int64_t a = from, b; a < to; a = b) {
-            const auto variable_at = [&](std::int64_t k) {
-                return literal_variable_[features.literals[k] % plan_.n_literals];
-            };
+            const auto variable_at = [&](std::int64_t k) { return literal_variable_[features.literals[k] % plan_.n_literals]; };
             const std::int32_t v = variable_at(a);
             Key own;
             for (b = a; b < to && variable_at(b) == v; ++b) own.add(features.literals[b]);
@@ -286,7 +284,8 @@ void Problem::count_rows(const Features& features, int n_threads) {
         if (2 * count_[c] <= plan_.n_rows) return;
         complement_[c] = 1;
         for (std::int32_t chunk = 0; chunk < plan_.n_chunks; ++chunk)
-            count(chunk) = std::uint64_t(std::min<std::int64_t>(plan_.chunk_rows, plan_.n_rows - std::int64_t(chunk) * plan_.chunk_rows)) - count(chunk);
+            count(chunk) = std::uint64_t(std::min<std::int64_t>(plan_.chunk_rows, plan_.n_rows - std::int64_t(chunk) * plan_.chunk_rows)) -
+                           count(chunk);
     });
 }
 
@@ -352,7 +351,8 @@ void Problem::make_cells(std::vector<Place> places, int n_threads) {
     }
     n_cells_ = std::int64_t(cell_context_.size());
     cell_unit_.push_back(std::int64_t(unit_cell_.size()));
-    if (unit_cell_.size() >= (std::size_t(1) << 31)) throw std::length_error("too many contexts for one problem: use fewer or shorter features");
+    if (unit_cell_.size() >= (std::size_t(1) << 31))
+        throw std::length_error("too many contexts for one problem: use fewer or shorter features");
     feature_start_.assign(n_features_ + 1, 0);
     for (const Link& link : links_) ++feature_start_[(link.feature < 0 ? ~link.feature : link.feature) + 1];
     std::partial_sum(feature_start_.begin(), feature_start_.end(), feature_start_.begin());
@@ -405,7 +405,8 @@ void Problem::list_rows(const Features& features, std::int64_t memory, int n_thr
         }
     }
     for (std::int64_t cell = 0; cell < n_cells_; ++cell)
-        work_ += cell_way_[cell] == COLUMN_BITS ? __builtin_popcount(cell_lanes_[cell]) * plan_.n_rows / 8 : length(cell_context_[cell]) + 16;
+        work_ +=
+            cell_way_[cell] == COLUMN_BITS ? __builtin_popcount(cell_lanes_[cell]) * plan_.n_rows / 8 : length(cell_context_[cell]) + 16;
     const auto bytes = [&](std::int64_t c) { return 2 * (length(c) + (LIST_STEP - 1) * plan_.n_chunks); };  // at most
     std::int64_t needed = std::int64_t(list_start_.size() * sizeof(list_start_[0]));
     for (std::int32_t c = 0; c < plan_.n_contexts; ++c)
@@ -516,13 +517,13 @@ void Problem::run(Evaluation<T>& e, const double* weights, const double* directi
         static thread_local std::vector<std::uint16_t> list;
         static thread_local std::vector<std::uint64_t> words;
         const int panel = int(task / plan_.n_groups), group = int(task % plan_.n_groups);
-        const std::int64_t size =
-            std::int64_t(plan_.buffer_rows) * LANES * (plan_.panel_blocks[panel + 1] - plan_.panel_blocks[panel]);
+        const std::int64_t size = std::int64_t(plan_.buffer_rows) * LANES * (plan_.panel_blocks[panel + 1] - plan_.panel_blocks[panel]);
         const std::int64_t block_size = std::int64_t(plan_.buffer_rows) * LANES;
         values.resize(3 * size + block_size);
         list.resize(plan_.buffer_rows);
         words.resize(plan_.chunk_rows / 64);
-        const Scratch<T> scratch{values.data(), values.data() + size, values.data() + 2 * size, values.data() + 3 * size, list.data(), words.data()};
+        const Scratch<T> scratch{values.data(), values.data() + size, values.data() + 2 * size, values.data() + 3 * size,
+                                 list.data(),   words.data()};
         for (int block = plan_.panel_blocks[panel]; block < plan_.panel_blocks[panel + 1]; ++block) {
             if (plan_.n_groups == 1) spread_block(block, weights, direction, buffers);
             for (std::int64_t k = e.backward_start[block]; k < e.backward_start[block + 1]; ++k) {
@@ -605,7 +606,8 @@ void Problem::product(const double* weights, const double* direction, double* ou
 
 void Problem::terms(const double* weights, double* by_row, double* by_variable, int n_threads) {
     auto e = prepare(LOSS | TERMS, double_);
-    std::vector<double> rows(std::int64_t(plan_.n_panels) * plan_.n_rows, 0.0), variables(std::int64_t(plan_.n_groups) * n_variables(), 0.0);
+    std::vector<double> rows(std::int64_t(plan_.n_panels) * plan_.n_rows, 0.0),
+        variables(std::int64_t(plan_.n_groups) * n_variables(), 0.0);
     e.row_terms = rows.data();
     e.variable_terms = variables.data();
     run(e, weights, nullptr, double_, n_threads);

@@ -10,9 +10,9 @@ namespace undirected {
 struct Table {
     std::int64_t n_rows, n_words;
     std::int32_t n_variables;
-    const std::int32_t* n_states;    // [n_variables]
-    const std::uint64_t* columns;    // [n_literals][n_words]
-    const double* row_weight;        // [n_rows]
+    const std::int32_t* n_states;  // [n_variables]
+    const std::uint64_t* columns;  // [n_literals][n_words]
+    const double* row_weight;      // [n_rows]
 };
 
 struct Features {
@@ -36,7 +36,7 @@ public:
     std::int64_t list_bytes() const { return std::int64_t(lists_.size()) * 2; }
     std::int64_t n_entries() const { return n_entries_; }
     std::int64_t n_held() const { return n_held_; }  // (feature, column, row) with the context holding
-    std::int64_t work() const { return work_; }  // vector operations of one pass over all cells
+    std::int64_t work() const { return work_; }      // vector operations of one pass over all cells
 
     // Restricts gradients to the features with a non-zero mark; null lifts the restriction.
     void set_active(const std::uint8_t* marks);
@@ -102,7 +102,7 @@ private:
     std::vector<std::int64_t> owner_start_;  // [n_features + 1] contexts owned, in order of discovery
     std::vector<std::int32_t> skip_from_, skip_to_;
     std::vector<std::int32_t> number_;  // of each context, by discovery; made the order of first use by `renumber`
-    std::vector<Link> links_;               // by block, then unit
+    std::vector<Link> links_;           // by block, then unit
     std::vector<std::int64_t> feature_start_;
     std::vector<std::uint32_t> feature_units_;  // 2 * unit + (sign is minus)
     std::vector<std::uint8_t> active_;

@@ -116,7 +116,8 @@ void Search::apply(const std::int32_t* literals, std::int64_t n, double by, std:
             if (amount == 0) continue;
             double* logit = logits_.data() + (first_lane_[part.variable] + lane) * stride_;
             for (std::int64_t w = from; w < to; ++w)
-                for_bits(spot.match[w - from] | (spot.near[w - from] & miss[w - from]), w * 64, [&](std::int64_t r) { logit[r] += amount; });
+                for_bits(spot.match[w - from] | (spot.near[w - from] & miss[w - from]), w * 64,
+                         [&](std::int64_t r) { logit[r] += amount; });
         }
     }
 }
@@ -152,7 +153,8 @@ double Search::loss(int n_threads) const {
         for (std::int32_t s = 0; s < n_states_[v]; ++s)
             for (std::int64_t w = 0; w < n_words_; ++w)
                 for_bits(columns_[(base_[v] + s) * n_words_ + w], w * 64, [&](std::int64_t r) {
-                    const double value = n_states_[v] == 2 ? softplus(s ? -logit[r] : logit[r]) : log_sum(logit + r, stride_, n_states_[v]) - logit[s * stride_ + r];
+                    const double value = n_states_[v] == 2 ? softplus(s ? -logit[r] : logit[r])
+                                                           : log_sum(logit + r, stride_, n_states_[v]) - logit[s * stride_ + r];
                     by_variable[v] += row_weight_[r] * value;
                 });
     });
@@ -210,8 +212,8 @@ void Search::gather(const std::int32_t* literals, const Spot& spot, const Spot* 
     }
 }
 
-// Bounds the gain of moving a weight from zero, from the slope there and the curvature of the data: the latter falls by a factor of e at most for
-// each unit that the weight moves.
+// Bounds the gain of moving a weight from zero, from the slope there and the curvature of the data: the latter falls by a factor of e at
+// most for each unit that the weight moves.
 double Search::most_gain(double pull, double curvature, double ridge) {
     return std::min(pull < curvature ? (pull - curvature) * -std::log1p(-pull / curvature) + pull : std::numeric_limits<double>::infinity(),
                     ridge > 0 ? 0.5 * pull * pull / ridge : std::numeric_limits<double>::infinity());
@@ -255,12 +257,13 @@ double Search::best_weight(const Entries& entries, double l1, double ridge, doub
 double Search::gain_at(const Entries& entries, double weight, double l1, double ridge) const {
     double out = -l1 * std::abs(weight) - 0.5 * ridge * weight * weight;
     for (int hit = 0; hit < 2; ++hit)
-        out += UNDIRECTED_DISPATCH(moved(entries.margin[hit].data(), plain_ ? nullptr : entries.weight[hit].data(), entries.n[hit], hit ? weight : -weight));
+        out += UNDIRECTED_DISPATCH(
+            moved(entries.margin[hit].data(), plain_ ? nullptr : entries.weight[hit].data(), entries.n[hit], hit ? weight : -weight));
     return out;
 }
 
-Gains Search::gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double min_rows,
-                    double l1, double ridge, const double* price, bool all, int n_threads) const {
+Gains Search::gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight,
+                    double min_rows, double l1, double ridge, const double* price, bool all, int n_threads) const {
     Gains out;
     out.weight.resize(candidates.n);
     out.gain.resize(candidates.n);
@@ -318,7 +321,8 @@ double Search::matched_weight(const Spot& spot) const {
     return sum;
 }
 
-Generalised Search::generalise(const Features& features, const double* together, int power, const std::vector<double>& sizes, int n_threads) const {
+Generalised Search::generalise(const Features& features, const double* together, int power, const std::vector<double>& sizes,
+                               int n_threads) const {
     std::vector<Generalised> found(features.n);
     parallel_for(features.n, n_threads, [&](std::int64_t j) {
         thread_local Spot spot;
@@ -363,12 +367,15 @@ Generalised Search::generalise(const Features& features, const double* together,
         rows.clear();
         for (std::int64_t w = 0; w < n_words_; ++w)
             for_bits(everywhere_[w] & ~spot.match[w], w * 64, [&](std::int64_t r) { rows.push_back(std::int32_t(r)); });
-        const auto nearer = [&](std::int32_t a, std::int32_t b) { return distance[a] < distance[b] || (distance[a] == distance[b] && a < b); };
+        const auto nearer = [&](std::int32_t a, std::int32_t b) {
+            return distance[a] < distance[b] || (distance[a] == distance[b] && a < b);
+        };
         // Sort as many of the nearest as their weights call for.
         std::int64_t sorted = 0;
         const auto row_at = [&](std::int64_t k) {
             if (k >= sorted) {
-                const std::int64_t goal = std::min(std::int64_t(rows.size()), std::max<std::int64_t>(2 * sorted, std::int64_t(sizes.back()) + 1));
+                const std::int64_t goal =
+                    std::min(std::int64_t(rows.size()), std::max<std::int64_t>(2 * sorted, std::int64_t(sizes.back()) + 1));
                 if (goal < std::int64_t(rows.size())) std::nth_element(rows.begin() + sorted, rows.begin() + goal, rows.end(), nearer);
                 std::sort(rows.begin() + sorted, rows.begin() + goal, nearer);
                 sorted = goal;
@@ -393,7 +400,8 @@ Generalised Search::generalise(const Features& features, const double* together,
             if (n_kept == n_told) continue;
             n_told = n_kept;
             for (std::size_t p = 0; p < n_parts; ++p)
-                if (kept[p]) found[j].literals.insert(found[j].literals.end(), literals + spot.parts[p].first, literals + spot.parts[p].last);
+                if (kept[p])
+                    found[j].literals.insert(found[j].literals.end(), literals + spot.parts[p].first, literals + spot.parts[p].last);
             found[j].start.push_back(std::int64_t(found[j].literals.size()));
         }
     });

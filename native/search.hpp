@@ -50,24 +50,26 @@ public:
     double loss(int n_threads) const;
 
     // The best weight and the gain (log-likelihood minus l1 |w| minus ridge w^2 / 2 minus `price` of its length) of every candidate. A
-    // candidate with an owner takes its place: it must be the owner with some variables left out. Those that match rows of less than this weight
-    // get minus infinity, and so, unless `all` are wanted, do those that can improve neither on the network as it is nor on dropping the owner.
-    Gains gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double min_rows, double l1,
-                double ridge, const double* price, bool all, int n_threads) const;
+    // candidate with an owner takes its place: it must be the owner with some variables left out. Those that match rows of less than this
+    // weight get minus infinity, and so, unless `all` are wanted, do those that can improve neither on the network as it is nor on dropping
+    // the owner.
+    Gains gains(const Features& candidates, const std::int32_t* owner, const Features& owners, const double* owner_weight, double min_rows,
+                double l1, double ridge, const double* price, bool all, int n_threads) const;
 
     // For each feature, what is left of it when it must also match its nearest k rows, for every k of `sizes` (rising); each
     // outcome of two variables or more once, the longest first. `together` holds the weight of the rows in which two literals
     // are both true, and makes the distance GVDM with this power; null makes it Hamming's.
-    Generalised generalise(const Features& features, const double* together, int power, const std::vector<double>& sizes, int n_threads) const;
+    Generalised generalise(const Features& features, const double* together, int power, const std::vector<double>& sizes,
+                           int n_threads) const;
 
     // Gradient and curvature, at weight zero, of every feature extended by every one of the extra literals, and the weight
     // of the rows that match the whole.
     Screened screen(const Features& features, const std::int32_t* extra, std::int64_t n_extra, int n_threads) const;
 
-    // The conjunctions, worth their price, of each feature from `first` to `last` with each before it (positive literals): those of at most `most`
-    // literals in which each of the two has two or more that the other has not, and which match rows of at least this weight.
-    Joined join(const Features& features, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1, double ridge,
-                const double* price, int n_threads) const;
+    // The conjunctions, worth their price, of each feature from `first` to `last` with each before it (positive literals): those of at most
+    // `most` literals in which each of the two has two or more that the other has not, and which match rows of at least this weight.
+    Joined join(const Features& features, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1,
+                double ridge, const double* price, int n_threads) const;
 
 private:
     struct Part {  // a feature's literals on one variable
@@ -76,7 +78,7 @@ private:
     };
     struct Spot;  // where a feature matches and where it nearly does
     struct Entries;
-    struct Side;  // some of the features that are joined
+    struct Side;                                    // some of the features that are joined
     static constexpr std::int64_t MOST_ROWS = 512;  // worked on together
 
     std::vector<Part> parts(const std::int32_t* literals, std::int64_t n) const;
@@ -97,9 +99,10 @@ private:
     void count_once(std::int32_t literal, const Side& one, std::int64_t j, const Side& other, std::int64_t i, double* slope) const;
     bool unite(const Features& features, std::int64_t i, std::int64_t j, std::int64_t most, std::vector<std::int32_t>& both,
                std::vector<std::int32_t>& shared) const;
-    void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, std::int64_t at,
-                     std::int64_t n_all, Screened& out) const;
-    void residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residuals, float* variances) const;
+    void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra,
+                     std::int64_t at, std::int64_t n_all, Screened& out) const;
+    void residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residuals,
+                   float* variances) const;
 
     std::int64_t n_rows_, n_words_, stride_;
     std::int32_t n_variables_, n_literals_;

@@ -1,8 +1,9 @@
-// Joins of features with each other, thousands with thousands. Whether a join could pay its price follows from the slope and the curvature of the
-// score at weight zero, and these are had for all pairs of two blocks of features at once. Let x_a(r) be the sum, over the variables of feature a
-// in whose context row r is, of the residual of the literal. A row is in the context of a variable of the join of a and b if it is in that of a and
-// matches b, or the other way round, so that the slope is the sum of x_b over the rows that match a, plus that of x_a over those that match b. Only
-// literals that both have are counted twice, or not at all, and are put right pair by pair. Variances make the curvature in the same way.
+// Joins of features with each other, thousands with thousands. Whether a join could pay its price follows from the slope and the curvature
+// of the score at weight zero, and these are had for all pairs of two blocks of features at once. Let x_a(r) be the sum, over the variables
+// of feature a in whose context row r is, of the residual of the literal. A row is in the context of a variable of the join of a and b if
+// it is in that of a and matches b, or the other way round, so that the slope is the sum of x_b over the rows that match a, plus that of
+// x_a over those that match b. Only literals that both have are counted twice, or not at all, and are put right pair by pair. Variances
+// make the curvature in the same way.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -47,7 +48,8 @@ void Search::lay_out(Side& side, std::int64_t from, std::int64_t to) const {
     std::int32_t row[MOST_ROWS];
     float value[MOST_ROWS];
     for (std::int64_t j = side.first; j < side.last; ++j) {
-        const std::uint64_t *match = side.match.data() + (j - side.first) * n_words_, *near = side.near.data() + (j - side.first) * n_words_;
+        const std::uint64_t *match = side.match.data() + (j - side.first) * n_words_,
+                            *near = side.near.data() + (j - side.first) * n_words_;
         for (std::int64_t k = side.features->start[j]; k < side.features->start[j + 1]; ++k) {
             const std::int32_t literal = side.features->literals[k];
             const std::uint64_t* column = columns_.data() + std::int64_t(literal) * n_words_;
@@ -91,7 +93,8 @@ void Search::add_slopes(Side& one, Side& other, std::vector<double>& slope) cons
     }
 }
 
-// Puts slope and curvature right for a literal that both features have: where the join matches it was counted twice, where it alone fails not at all.
+// Puts slope and curvature right for a literal that both features have: where the join matches it was counted twice, where it alone fails
+// not at all.
 void Search::count_once(std::int32_t literal, const Side& one, std::int64_t j, const Side& other, std::int64_t i, double* slope) const {
     const std::uint64_t* column = columns_.data() + std::int64_t(literal) * n_words_;
     std::int32_t row[MOST_ROWS];
@@ -100,7 +103,8 @@ void Search::count_once(std::int32_t literal, const Side& one, std::int64_t j, c
         std::int64_t n = 0;
         for (std::int64_t w = from; w < std::min(n_words_, from + MOST_ROWS / 64); ++w) {
             const std::int64_t a = j * n_words_ + w, b = i * n_words_ + w;
-            for_bits((one.match[a] & other.match[b]) | (one.near[a] & other.near[b] & ~column[w]), w * 64, [&](std::int64_t r) { row[n++] = std::int32_t(r); });
+            for_bits((one.match[a] & other.match[b]) | (one.near[a] & other.near[b] & ~column[w]), w * 64,
+                     [&](std::int64_t r) { row[n++] = std::int32_t(r); });
         }
         residual(literal, row, n, value);
         for (std::int64_t k = 0; k < n; ++k) {
@@ -111,8 +115,8 @@ void Search::count_once(std::int32_t literal, const Side& one, std::int64_t j, c
     }
 }
 
-// The literals of both, in order, and those they share; false where a variable would have to be in two states, where one adds less than two literals to
-// the other, and where there are more than `most`.
+// The literals of both, in order, and those they share; false where a variable would have to be in two states, where one adds less than two
+// literals to the other, and where there are more than `most`.
 bool Search::unite(const Features& features, std::int64_t i, std::int64_t j, std::int64_t most, std::vector<std::int32_t>& both,
                    std::vector<std::int32_t>& shared) const {
     const std::int32_t *a = features.literals + features.start[i], *a_end = features.literals + features.start[i + 1];
@@ -132,8 +136,8 @@ bool Search::unite(const Features& features, std::int64_t i, std::int64_t j, std
     return alone - std::int64_t(shared.size()) >= 2 && std::int64_t(both.size()) <= most;
 }
 
-Joined Search::join(const Features& features, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1, double ridge,
-                    const double* price, int n_threads) const {
+Joined Search::join(const Features& features, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1,
+                    double ridge, const double* price, int n_threads) const {
     std::vector<std::pair<std::int64_t, std::int64_t>> tasks;  // the first of some features, and of those they are joined with
     for (std::int64_t j = first; j < last; j += SIDE)
         for (std::int64_t i = 0; i < std::min(last, j + SIDE); i += SIDE) tasks.emplace_back(j, i);

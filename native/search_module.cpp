@@ -21,15 +21,20 @@ struct PySearch {
             expect(n_states.data()[v] > 0, "a variable needs a state");
             n_literals += n_states.data()[v];
         }
-        const Table table{std::int64_t(row_weight.shape(0)), std::int64_t(columns.shape(1)), std::int32_t(n_states.shape(0)),
-                          n_states.data(), columns.data(), row_weight.data()};
+        const Table table{std::int64_t(row_weight.shape(0)),
+                          std::int64_t(columns.shape(1)),
+                          std::int32_t(n_states.shape(0)),
+                          n_states.data(),
+                          columns.data(),
+                          row_weight.data()};
         expect(table.n_rows > 0, "a table needs at least one row");
         expect(n_literals == std::int64_t(columns.shape(0)), "one bit column per literal");
         expect(table.n_words == (table.n_rows + 63) / 64, "bit columns do not fit the rows");
         return table;
     }
 
-    PySearch(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight) : search(checked(columns, n_states, row_weight)) {}
+    PySearch(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight)
+        : search(checked(columns, n_states, row_weight)) {}
 
     Features features(const In<std::int64_t>& start, const In<std::int32_t>& literals) const {
         const std::int64_t n = std::int64_t(start.shape(0)) - 1;
@@ -40,7 +45,8 @@ struct PySearch {
     }
 
     static void check(const In<std::int32_t>& literals, std::int32_t limit) {
-        for (std::size_t k = 0; k < literals.shape(0); ++k) expect(literals.data()[k] >= 0 && literals.data()[k] < limit, "literal out of range");
+        for (std::size_t k = 0; k < literals.shape(0); ++k)
+            expect(literals.data()[k] >= 0 && literals.data()[k] < limit, "literal out of range");
     }
 
     // One for each length that a feature can have.
@@ -71,10 +77,12 @@ struct PySearch {
         return search.loss(n_threads);
     }
 
-    nb::object gains(In<std::int64_t> start, In<std::int32_t> literals, In<std::int32_t> owner, In<std::int64_t> owner_start, In<std::int32_t> owner_literals,
-                     In<double> owner_weight, double min_rows, double l1, double ridge, In<double> price, bool all, int n_threads) const {
+    nb::object gains(In<std::int64_t> start, In<std::int32_t> literals, In<std::int32_t> owner, In<std::int64_t> owner_start,
+                     In<std::int32_t> owner_literals, In<double> owner_weight, double min_rows, double l1, double ridge, In<double> price,
+                     bool all, int n_threads) const {
         const Features candidates = features(start, literals), owners = features(owner_start, owner_literals);
-        expect(std::int64_t(owner.shape(0)) == candidates.n && std::int64_t(owner_weight.shape(0)) == owners.n, "one owner per candidate, one weight per owner");
+        expect(std::int64_t(owner.shape(0)) == candidates.n && std::int64_t(owner_weight.shape(0)) == owners.n,
+               "one owner per candidate, one weight per owner");
         check_prices(price, candidates);
         check_prices(price, owners);
         std::vector<std::uint8_t> seen(owners.n, 0);
@@ -93,12 +101,14 @@ struct PySearch {
         return nb::make_tuple(owned(std::move(found.weight)), owned(std::move(found.gain)), owned(std::move(found.present)));
     }
 
-    nb::object generalise(In<std::int64_t> start, In<std::int32_t> literals, nb::object together, int power, In<double> sizes, int n_threads) const {
+    nb::object generalise(In<std::int64_t> start, In<std::int32_t> literals, nb::object together, int power, In<double> sizes,
+                          int n_threads) const {
         const Features given = features(start, literals);
         In<double, 2> counts;
         if (!together.is_none()) {
             counts = nb::cast<In<double, 2>>(together);
-            expect(std::int64_t(counts.shape(0)) == search.n_literals() && std::int64_t(counts.shape(1)) == search.n_literals(), "one count per pair of literals");
+            expect(std::int64_t(counts.shape(0)) == search.n_literals() && std::int64_t(counts.shape(1)) == search.n_literals(),
+                   "one count per pair of literals");
         }
         std::vector<double> rising(sizes.data(), sizes.data() + sizes.shape(0));
         for (std::size_t k = 0; k < rising.size(); ++k) expect(rising[k] > (k ? rising[k - 1] : 0.0), "sizes must rise from above zero");
@@ -121,11 +131,12 @@ struct PySearch {
             found = search.screen(given, extra.data(), n_extra, n_threads);
         }
         const std::vector<std::size_t> shape{std::size_t(given.n), std::size_t(n_extra)};
-        return nb::make_tuple(owned(std::move(found.gradient), shape), owned(std::move(found.curvature), shape), owned(std::move(found.support), shape));
+        return nb::make_tuple(owned(std::move(found.gradient), shape), owned(std::move(found.curvature), shape),
+                              owned(std::move(found.support), shape));
     }
 
-    nb::object join(In<std::int64_t> start, In<std::int32_t> literals, std::int64_t first, std::int64_t last, std::int64_t most, double min_rows, double l1,
-                    double ridge, In<double> price, int n_threads) const {
+    nb::object join(In<std::int64_t> start, In<std::int32_t> literals, std::int64_t first, std::int64_t last, std::int64_t most,
+                    double min_rows, double l1, double ridge, In<double> price, int n_threads) const {
         const Features given = features(start, literals);
         check(literals, search.n_literals());
         expect(first >= 0 && first <= last && last <= given.n, "which features to join");
@@ -135,8 +146,8 @@ struct PySearch {
             nb::gil_scoped_release unlocked;
             found = search.join(given, first, last, most, min_rows, l1, ridge, price.data(), n_threads);
         }
-        return nb::make_tuple(owned(std::move(found.start)), owned(std::move(found.literals)), owned(std::move(found.weight)), owned(std::move(found.gain)),
-                              found.n_scored);
+        return nb::make_tuple(owned(std::move(found.start)), owned(std::move(found.literals)), owned(std::move(found.weight)),
+                              owned(std::move(found.gain)), found.n_scored);
     }
 };
 
@@ -156,7 +167,8 @@ struct PyStrata {
         for (std::int64_t r = 0; r < table.n_rows; ++r) expect(stratum.data()[r] >= 0 && stratum.data()[r] < n_strata, "no such stratum");
         expect(target >= 0 && target < table.n_variables, "no such target");
         const std::int64_t n_others = std::int64_t(others.shape(0));
-        for (std::int64_t i = 0; i < n_others; ++i) expect(others.data()[i] >= 0 && others.data()[i] < table.n_variables, "no such variable");
+        for (std::int64_t i = 0; i < n_others; ++i)
+            expect(others.data()[i] >= 0 && others.data()[i] < table.n_variables, "no such variable");
         Dependence found;
         {
             nb::gil_scoped_release unlocked;
@@ -175,12 +187,13 @@ void bind_search(nb::module_& m) {
         .def("change", &PySearch::change, nb::arg("literals"), nb::arg("by"))
         .def("logits", &PySearch::logits)
         .def("loss", &PySearch::loss, nb::arg("threads"))
-        .def("gains", &PySearch::gains, nb::arg("start"), nb::arg("literals"), nb::arg("owner"), nb::arg("owner_start"), nb::arg("owner_literals"),
-             nb::arg("owner_weight"), nb::arg("min_rows"), nb::arg("l1"), nb::arg("ridge"), nb::arg("price"), nb::arg("all"), nb::arg("threads"))
-        .def("generalise", &PySearch::generalise, nb::arg("start"), nb::arg("literals"), nb::arg("together").none(), nb::arg("power"), nb::arg("sizes"),
-             nb::arg("threads"))
-        .def("join", &PySearch::join, nb::arg("start"), nb::arg("literals"), nb::arg("first"), nb::arg("last"), nb::arg("most"), nb::arg("min_rows"), nb::arg("l1"),
-             nb::arg("ridge"), nb::arg("price"), nb::arg("threads"))
+        .def("gains", &PySearch::gains, nb::arg("start"), nb::arg("literals"), nb::arg("owner"), nb::arg("owner_start"),
+             nb::arg("owner_literals"), nb::arg("owner_weight"), nb::arg("min_rows"), nb::arg("l1"), nb::arg("ridge"), nb::arg("price"),
+             nb::arg("all"), nb::arg("threads"))
+        .def("generalise", &PySearch::generalise, nb::arg("start"), nb::arg("literals"), nb::arg("together").none(), nb::arg("power"),
+             nb::arg("sizes"), nb::arg("threads"))
+        .def("join", &PySearch::join, nb::arg("start"), nb::arg("literals"), nb::arg("first"), nb::arg("last"), nb::arg("most"),
+             nb::arg("min_rows"), nb::arg("l1"), nb::arg("ridge"), nb::arg("price"), nb::arg("threads"))
         .def("screen", &PySearch::screen, nb::arg("start"), nb::arg("literals"), nb::arg("extra"), nb::arg("threads"));
     m.def(
         "combine",

@@ -34,7 +34,8 @@ void Search::residual(std::int32_t literal, const std::int32_t* rows, std::int64
 }
 
 // Residuals and variances of the extra literals in these rows of a word, times the rows' weights: [row][n_extra].
-void Search::residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residuals, float* variances) const {
+void Search::residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residuals,
+                       float* variances) const {
     std::int32_t row[64];
     std::int64_t n = 0;
     float value[64];
@@ -50,8 +51,8 @@ void Search::residuals(std::int64_t word, std::uint64_t rows, const std::int32_t
 }
 
 // Some of the features, and some of the extra literals: those from `at` on.
-void Search::screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra, std::int64_t at,
-                         std::int64_t n_all, Screened& out) const {
+void Search::screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra,
+                         std::int64_t at, std::int64_t n_all, Screened& out) const {
     std::vector<Spot> spots(last - first);
     std::vector<std::vector<std::vector<std::uint8_t>>> states(last - first);
     for (std::int64_t j = first; j < last; ++j) {
@@ -107,7 +108,8 @@ void Search::screen_some(const Features& features, std::int64_t first, std::int6
             std::fill(sum.begin(), sum.end(), 0.0f);
             std::fill(square.begin(), square.end(), 0.0f);
             for_bits(spot.match[w], 0, [&](std::int64_t r) {
-                UNDIRECTED_DISPATCH(add_two(residual.data() + r * n_extra, variance.data() + r * n_extra, n_extra, sum.data(), square.data()));
+                UNDIRECTED_DISPATCH(
+                    add_two(residual.data() + r * n_extra, variance.data() + r * n_extra, n_extra, sum.data(), square.data()));
             });
             for (std::int64_t k = 0; k < n_extra; ++k) {
                 gradient[k] += sum[k];
@@ -126,7 +128,8 @@ Screened Search::screen(const Features& features, const std::int32_t* extra, std
     const std::int64_t n_blocks = (features.n + SCREEN_A_TASK - 1) / SCREEN_A_TASK;
     const std::int64_t n_parts = n_blocks < n_threads ? std::clamp<std::int64_t>(n_extra / SCREEN_LEAST, 1, n_threads) : 1;
     parallel_for(n_blocks * n_parts, n_threads, [&](std::int64_t t) {
-        const std::int64_t first = t / n_parts * SCREEN_A_TASK, from = t % n_parts * n_extra / n_parts, to = (t % n_parts + 1) * n_extra / n_parts;
+        const std::int64_t first = t / n_parts * SCREEN_A_TASK, from = t % n_parts * n_extra / n_parts,
+                           to = (t % n_parts + 1) * n_extra / n_parts;
         screen_some(features, first, std::min(features.n, first + SCREEN_A_TASK), extra + from, to - from, from, n_extra, out);
     });
     return out;

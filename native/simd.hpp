@@ -15,9 +15,10 @@ struct Lane<float> {
     typedef std::int32_t Int __attribute__((vector_size(32)));
     static constexpr int width = 8, parts = 1;
     // exp(r) for |r| <= ln(2) / 2 and log(1 + t) / t for t in [0, 1]: Chebyshev fits, relative errors 1.1e-8 and 5e-9.
-    static constexpr float exp_terms[] = {1.0f, 1.000000011f, 0.5000000014f, 0.1666650461f, 0.0416664642f, 0.008369220292f, 0.001393373072f};
-    static constexpr float log_terms[] = {0.9999999947f, -0.4999989265f, 0.333297105f, -0.2495161626f,
-                                          0.1966327426f, -0.1526966707f, 0.105436238f, -0.05637361283f, 0.01954252726f, -0.003176057018f};
+    static constexpr float exp_terms[] = {1.0f,          1.000000011f,    0.5000000014f,  0.1666650461f,
+                                          0.0416664642f, 0.008369220292f, 0.001393373072f};
+    static constexpr float log_terms[] = {0.9999999947f,  -0.4999989265f, 0.333297105f,    -0.2495161626f, 0.1966327426f,
+                                          -0.1526966707f, 0.105436238f,   -0.05637361283f, 0.01954252726f, -0.003176057018f};
     static constexpr float lowest = -86.0f;
     static constexpr int mantissa = 23;
     static constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
@@ -30,9 +31,10 @@ struct Lane<double> {
     typedef std::int64_t Int __attribute__((vector_size(32)));
     static constexpr int width = 4, parts = 2;
     // Series: exp(r) in r, area tangent(s) / s in the square of s.
-    static constexpr double exp_terms[] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
-                                           1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
-    static constexpr double log_terms[] = {1.0, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17,
+    static constexpr double exp_terms[] = {
+        1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
+        1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
+    static constexpr double log_terms[] = {1.0,      1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,  1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17,
                                            1.0 / 19, 1.0 / 21, 1.0 / 23, 1.0 / 25, 1.0 / 27, 1.0 / 29, 1.0 / 31, 1.0 / 33, 1.0 / 35};
     static constexpr double lowest = -700.0;
     static constexpr int mantissa = 52;

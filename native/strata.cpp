@@ -5,7 +5,8 @@ namespace {
 
 constexpr double NOTHING = 1e-9;  // of a count, after rounding
 
-std::vector<std::int64_t> by_stratum(const std::int32_t* stratum, std::int64_t n_rows, std::int32_t n_strata, std::vector<std::int64_t>& start) {
+std::vector<std::int64_t> by_stratum(const std::int32_t* stratum, std::int64_t n_rows, std::int32_t n_strata,
+                                     std::vector<std::int64_t>& start) {
     start.assign(n_strata + 1, 0);
     for (std::int64_t r = 0; r < n_rows; ++r) ++start[stratum[r] + 1];
     std::partial_sum(start.begin(), start.end(), start.begin());
@@ -14,9 +15,10 @@ std::vector<std::int64_t> by_stratum(const std::int32_t* stratum, std::int64_t n
     return rows;
 }
 
-// Pearson's statistic of one table, `own.size()` cells a literal, and its degrees of freedom, less those of cells too rare to tell anything.
-std::pair<double, std::int64_t> chi_square(const double* cells, std::int64_t n_literals, const std::vector<double>& own, double total, double least_expected,
-                                           double enough_seen) {
+// Pearson's statistic of one table, `own.size()` cells a literal, and its degrees of freedom, less those of cells too rare to tell
+// anything.
+std::pair<double, std::int64_t> chi_square(const double* cells, std::int64_t n_literals, const std::vector<double>& own, double total,
+                                           double least_expected, double enough_seen) {
     const auto k = std::int64_t(own.size());
     std::int64_t seen = 0, mute = 0;
     double chi = 0;
@@ -39,7 +41,8 @@ std::pair<double, std::int64_t> chi_square(const double* cells, std::int64_t n_l
 
 }  // namespace
 
-std::int32_t combine(const std::int32_t* a, std::int32_t n_a, const std::int32_t* b, std::int32_t n_b, std::int64_t n_rows, std::int32_t* out) {
+std::int32_t combine(const std::int32_t* a, std::int32_t n_a, const std::int32_t* b, std::int32_t n_b, std::int64_t n_rows,
+                     std::int32_t* out) {
     std::vector<std::int64_t> start;
     const std::vector<std::int64_t> rows = by_stratum(b, n_rows, n_b, start);
     std::vector<std::int32_t> bucket(n_a, -1), number(n_a);  // where each of the first numbers was last seen, and what it became there
@@ -56,8 +59,8 @@ std::int32_t combine(const std::int32_t* a, std::int32_t n_a, const std::int32_t
     return n;
 }
 
-Dependence Strata::test(const std::int32_t* stratum, std::int32_t n_strata, std::int32_t target, const std::int32_t* others, std::int64_t n_others,
-                        double least_expected, double enough_seen) const {
+Dependence Strata::test(const std::int32_t* stratum, std::int32_t n_strata, std::int32_t target, const std::int32_t* others,
+                        std::int64_t n_others, double least_expected, double enough_seen) const {
     const CodeTable& t = rows_.table;
     const std::int32_t k = t.n_states[target];
     const std::int16_t* state = t.codes + target * t.n_rows;

@@ -6,14 +6,14 @@ namespace undirected {
 
 bool has_avx2();
 
-#define UNDIRECTED_TABLE_KERNELS(NAME)                                                                   \
-    namespace NAME {                                                                                     \
-    void sum_out(const double* table, std::int32_t k, std::int64_t n, double* out); /* log of sums */    \
-    void max_out(const double* table, std::int32_t k, std::int64_t n, double* out);                      \
+#define UNDIRECTED_TABLE_KERNELS(NAME)                                                                             \
+    namespace NAME {                                                                                               \
+    void sum_out(const double* table, std::int32_t k, std::int64_t n, double* out); /* log of sums */              \
+    void max_out(const double* table, std::int32_t k, std::int64_t n, double* out);                                \
     double exponentials(const double* table, std::int64_t n, double* out); /* relative to the largest, returned */ \
-    void add(double* to, const double* from, std::int64_t n);                                            \
-    void add_one(double* to, double value, std::int64_t n);                                              \
-    double sum(const double* from, std::int64_t n);                                                      \
+    void add(double* to, const double* from, std::int64_t n);                                                      \
+    void add_one(double* to, double value, std::int64_t n);                                                        \
+    double sum(const double* from, std::int64_t n);                                                                \
     }
 
 UNDIRECTED_TABLE_KERNELS(baseline)

@@ -184,8 +184,8 @@ private:
 
 }  // namespace
 
-Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads,
-                 const std::function<bool(std::int64_t)>& go_on) {
+Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain,
+                 int n_threads, const std::function<bool(std::int64_t)>& go_on) {
     using Clock = std::chrono::steady_clock;
     const Uncommon shared(table);
     std::vector<Trees> grown(n_targets);
@@ -195,7 +195,8 @@ Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64
         to = going ? std::min(from + piece, n_targets) : n_targets;
         const auto began = Clock::now();
         parallel_for(to - from, n_threads, [&](std::int64_t t) {
-            grown[from + t] = Grower(shared, targets[from + t], going ? min_rows : std::numeric_limits<double>::infinity(), min_gain).grow();
+            grown[from + t] =
+                Grower(shared, targets[from + t], going ? min_rows : std::numeric_limits<double>::infinity(), min_gain).grow();
         });
         if (Clock::now() - began < std::chrono::milliseconds(500)) piece *= 2;
     }
@@ -209,15 +210,17 @@ Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64
         append(out.no, grown[t].no);
         append(out.gain, grown[t].gain);
         append(out.count, grown[t].count);
-        for (std::size_t k = 0; k < grown[t].test.size(); ++k) out.count_start.push_back(out.count_start.back() + table.n_states[targets[t]]);
+        for (std::size_t k = 0; k < grown[t].test.size(); ++k)
+            out.count_start.push_back(out.count_start.back() + table.n_states[targets[t]]);
         out.start.push_back(std::int64_t(out.test.size()));
         grown[t] = {};
     }
     return out;
 }
 
-Walk walk_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start, const std::int32_t* test,
-                const std::int32_t* yes, const std::int32_t* no, const std::int64_t* count_start, const double* value, int n_threads) {
+Walk walk_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start,
+                const std::int32_t* test, const std::int32_t* yes, const std::int32_t* no, const std::int64_t* count_start,
+                const double* value, int n_threads) {
     std::vector<std::int32_t> variable, state;  // by literal
     for (std::int32_t v = 0; v < table.n_variables; ++v)
         for (std::int32_t s = 0; s < table.n_states[v]; ++s) {

@@ -19,9 +19,10 @@ struct Trees {
 };
 
 // A split needs at least min_rows of weight on both sides and a gain above min_gain for each parameter that it adds. go_on is called at the
-// start and after every few trees, with the number of those done, and may throw; once it says no, the trees that are left stay single leaves.
-Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain, int n_threads,
-                 const std::function<bool(std::int64_t)>& go_on);
+// start and after every few trees, with the number of those done, and may throw; once it says no, the trees that are left stay single
+// leaves.
+Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, double min_rows, double min_gain,
+                 int n_threads, const std::function<bool(std::int64_t)>& go_on);
 
 struct Walk {
     std::vector<double> through;  // as `count`: weight of the table's rows that pass a node, by state of the target
@@ -29,7 +30,8 @@ struct Walk {
 };
 
 // Sends every row down every tree; `value` is laid out like `count`.
-Walk walk_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start, const std::int32_t* test,
-                const std::int32_t* yes, const std::int32_t* no, const std::int64_t* count_start, const double* value, int n_threads);
+Walk walk_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start,
+                const std::int32_t* test, const std::int32_t* yes, const std::int32_t* no, const std::int64_t* count_start,
+                const double* value, int n_threads);
 
 }  // namespace undirected

@@ -7,7 +7,7 @@
 """
 
 from undirected.data.catalog import fetch, load, names, where
-from undirected.inference.completion import exact_sample
+from undirected.inference import exact_sample
 from undirected.network.synthetic import (
     clusters,
     dynamic_chain,

@@ -90,13 +90,3 @@ def check_number(name: str, value: Any, least: float, most: float = math.inf, *,
     low = f"above {least:g}" if above else f"of at least {least:g}"
     high = f" and at most {most:g}" if math.isfinite(most) else ""
     raise ParameterError(f"{name}={value!r}: a {'whole ' * whole}number {low}{high} is needed")
-
-
-def check_work(threads: Any = None, memory: Any = 1, time_budget: Any = None, seed: Any = 0) -> None:
-    """Raise where the limits of a computation make no sense: cores, bytes, seconds, seed."""
-    if threads is not None:
-        check_number("threads", threads, 1, 4096, whole=True)
-    check_number("memory", memory, 0, 1 << 62)
-    if time_budget is not None:
-        check_number("time_budget", time_budget, 0)
-    check_number("seed", seed, 0, 2**63 - 1, whole=True)

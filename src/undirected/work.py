@@ -81,7 +81,8 @@ def _ignore(event: Event) -> None:
 class Work:
     """The limits of a computation and its listener; make one with `Work.start`.
 
-    ``deadline`` is a moment of ``clock``, in seconds, and infinite where there is no time budget.
+    ``deadline`` is a moment of ``clock``, in seconds, and infinite where there is no time budget. ``budget`` is the time in seconds that
+    was given, whatever of it has passed: decisions that must come out alike in every run are made by it.
     """
 
     threads: int = field(default_factory=count_cores)
@@ -90,6 +91,7 @@ class Work:
     deadline: float = math.inf
     clock: Clock = time.monotonic
     listener: Listener = _ignore
+    budget: float = math.inf
 
     @classmethod
     def start(
@@ -113,8 +115,10 @@ class Work:
         check_number("seed", seed, 0, 2**63 - 1, whole=True)
         if progress is not None and not callable(progress):
             raise ParameterError(f"progress={progress!r}: a function that takes one event is needed")
-        deadline = math.inf if time_budget is None else clock() + float(time_budget)
-        return cls(count_cores() if threads is None else int(threads), int(memory), int(seed), deadline, clock, progress or _ignore)
+        budget = math.inf if time_budget is None else float(time_budget)
+        deadline = math.inf if time_budget is None else clock() + budget
+        cores = count_cores() if threads is None else int(threads)
+        return cls(cores, int(memory), int(seed), deadline, clock, progress or _ignore, budget)
 
     def now(self) -> float:
         """The present moment, in seconds of this work's clock."""
@@ -141,15 +145,17 @@ class Work:
 
     def share(self, part: float) -> Work:
         """The same work, with a part of the time that is left."""
-        return self if not self.limited else self.limit(part * self.left())
+        return self if not self.limited else replace(self.limit(part * self.left()), budget=part * self.budget)
 
     def limit(self, seconds: float) -> Work:
         """The same work, ending at most so many seconds from now."""
-        return replace(self, deadline=min(self.deadline, self.clock() + max(0.0, seconds)))
+        seconds = max(0.0, seconds)
+        return replace(self, deadline=min(self.deadline, self.clock() + seconds), budget=min(self.budget, seconds))
 
     def extend(self, seconds: float = math.inf) -> Work:
         """The same work, ending so many seconds from now, even if that is after the deadline; without a number, never."""
-        return replace(self, deadline=self.clock() + max(0.0, seconds))
+        seconds = max(0.0, seconds)
+        return replace(self, deadline=self.clock() + seconds, budget=seconds)
 
     def alone(self) -> Work:
         """The same work on one thread, as one of many side by side."""

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from strategies import all_rows, networks
 from undirected import Dataset, Domain, FeatureSet, ImpossibleEvidence, MarkovNetwork
-from undirected.inference import belief_propagation, enumeration, junction_tree
+from undirected.inference import Session, belief_propagation, enumeration
 from undirected.inference.evidence import Given
-from undirected.inference.problem import Problem
 from undirected.kernels import backend, reference
+from undirected.work import Work
 
+WORK = Work.start()
 MORE = int(os.environ.get("UNDIRECTED_EXAMPLES", "1"))  # times as many examples, for thousands of networks
 WEIGHTS = st.one_of(st.floats(-3, 3), st.sampled_from([20.0, -20.0]))
 HARD_WEIGHTS = st.one_of(WEIGHTS, st.sampled_from([np.inf, -np.inf]))
@@ -67,23 +68,28 @@ def expected(network, known):
     return rows, scores, log_z, p @ onehot, holds @ p
 
 
+def eliminate(reduced):
+    """Marginals and log Z by elimination."""
+    return reduced.solve(reduced.plan_exact("a law", WORK))
+
+
 @settings(max_examples=1000 * MORE)
 @given(questions(weights=HARD_WEIGHTS))
 def test_exact_engines_equal_enumeration(question):
     network, known = question
     scores = truth(network, known)[1]
     if np.isneginf(scores).all():  # no state meets the infinite weights
-        for attempt in (junction_tree.marginals, enumeration.marginals):
+        for attempt in (eliminate, enumeration.find_marginals):
             with pytest.raises(ImpossibleEvidence):
-                attempt(Problem(network, known))
+                attempt(Session(network).reduce(known))
         return
-    problem = Problem(network, known)
+    reduced = Session(network).reduce(known)
     _, _, log_z, marginals, features = expected(network, known)
-    for engine in (junction_tree.marginals, enumeration.marginals):
-        found, value = engine(problem)
+    for engine in (eliminate, enumeration.find_marginals):
+        found, value = engine(reduced)
         np.testing.assert_allclose(found, marginals, atol=1e-7)
         assert value == pytest.approx(log_z, abs=1e-6)
-    np.testing.assert_allclose(junction_tree.expectations(problem), features, atol=1e-7)
+    np.testing.assert_allclose(Session(network).expectations(known), features, atol=1e-7)
 
 
 @settings(max_examples=300)
@@ -105,20 +111,25 @@ def test_best_states_are_the_best(question, k):
 @given(questions())
 def test_native_and_reference_kernels_agree(question):
     network, known = question
-    problem = Problem(network, known)
     f = network.features
     weights = np.concatenate([network.weights, list(known.likelihood.values())])
     extra = np.array(list(known.likelihood), dtype=np.int32)
     start = np.concatenate([f.start, f.start[-1] + np.arange(1, len(extra) + 1)])
     plain = reference.Model(network.domain.n_states, start, np.concatenate([f.literals, extra]), weights)
     native = backend().module.Model(network.domain.n_states, start, np.concatenate([f.literals, extra]), weights)
-    marks = problem.evidence
+    marks = Session(network).reduce(known).evidence
     for a, b in zip(native.solve(marks, 1e9, 3, 0, 1), plain.solve(marks, 1e9, 3, 0, 1), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-7)
-    np.testing.assert_allclose(native.expectations(marks, 1e9, 3, 0), plain.expectations(marks, 1e9, 3, 0), atol=1e-7)
     np.testing.assert_allclose(native.maximise(marks, 1e9, 3, 0, 1)[1], plain.maximise(marks, 1e9, 3, 0, 1)[1], atol=1e-7)
-    np.testing.assert_array_equal(native.components(marks, 1e9, 1, 0)[0] < 0, plain.components(marks, 1e9, 1, 0)[0] < 0)
-    assert len(native.components(marks, 1e9, 1, 0)[1]) == len(plain.components(marks, 1e9, 1, 0)[1])
+    ours, theirs = backend().module.Elimination(native, marks, 1e9, 1, 0), reference.Elimination(plain, marks, 1e9, 1, 0)
+    np.testing.assert_allclose(ours.expectations(1e9), theirs.expectations(1e9), atol=1e-7)
+    np.testing.assert_array_equal(ours.parts()[0] < 0, theirs.parts()[0] < 0)
+    assert len(ours.parts()[1]) == len(theirs.parts()[1])
+    for limit in (0.0, 1e9):  # with every part left out, and with none
+        for a, b in zip(ours.solve(limit), theirs.solve(limit), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-7)
+        np.testing.assert_allclose(ours.maximise(limit)[1], theirs.maximise(limit)[1], atol=1e-7)
+        np.testing.assert_array_equal(ours.draw(1, limit, 0, 1) < 0, theirs.draw(1, limit, 0, 1) < 0)
     ours, theirs = native.mean_field(marks, 1e-10, 5000, 1, 0), plain.mean_field(marks, 1e-10, 5000, 1, 0)
     assume(ours[4] and theirs[4])
     assert ours[1] == pytest.approx(theirs[1], abs=1e-4)
@@ -130,7 +141,7 @@ def test_bounds_hold(question):
     network, known = question
     log_z = expected(network, known)[2]
     assert network.log_partition(known, method="mean-field").lower <= log_z + 1e-7
-    upper = belief_propagation.propagate(Problem(network, known), reweighted=True)
+    upper = belief_propagation.propagate(Session(network).reduce(known), WORK, reweighted=True)
     if upper.converged:
         assert upper.log_z >= log_z - 1e-5
         assert network.log_partition(known, method="trw").upper == upper.log_z
@@ -155,11 +166,11 @@ def trees(draw):
 def test_belief_propagation_is_exact_on_trees(network):
     known = Given(np.ones(network.domain.n_literals, dtype=np.uint8))
     _, scores, log_z, marginals, _ = expected(network, known)
-    found = belief_propagation.propagate(Problem(network, known))
+    found = belief_propagation.propagate(Session(network).reduce(known), WORK)
     assert found.converged
     np.testing.assert_allclose(found.marginals, marginals, atol=1e-6)
     assert found.log_z == pytest.approx(log_z, abs=1e-6)
-    best = belief_propagation.propagate(Problem(network, known), maximum=True)
+    best = belief_propagation.propagate(Session(network).reduce(known), WORK, maximum=True)
     order = np.sort(scores)
     if len(order) == 1 or order[-1] - order[-2] > 1e-6:  # with a single best state, max-marginals point at it
         state = [int(np.argmax(best.marginals[network.domain.base[v] : network.domain.base[v + 1]])) for v in range(len(network.domain))]

@@ -11,7 +11,7 @@ import pytest
 from undirected import DataError, Dataset, Domain, FeatureError, FeatureSet, FormatError, MarkovNetwork, Variable, datasets, load
 from undirected.formats import libra, native, uai
 from undirected.network.edges import measure_edges
-from undirected.network.graph import layout
+from undirected.network.graph import place_nodes
 
 DOMAIN = Domain([Variable("smoker", ("no", "yes")), Variable("age", ("young", "middle", "old")), Variable("a=b & c", (" x", "!"))])
 
@@ -103,7 +103,7 @@ def test_graph_strengths_and_signs():
     assert graph.edges["smoker", "age"]["signed"] == 0.0
     assert set(graph) == {"smoker", "age", "a=b & c"}
     assert graph.number_of_edges() == 3
-    first, second = layout(graph), layout(model.graph())
+    first, second = place_nodes(graph), place_nodes(model.graph())
     assert all(np.array_equal(first[n], second[n]) for n in graph)
     assert network("smoker=yes & age=old", weights=[0.0]).graph().number_of_edges() == 0
 
@@ -115,10 +115,10 @@ def test_infinite_weights_in_edges():
 
 def test_variables_without_edges_stand_below_the_others():
     graph = network("smoker=yes & age=old").graph()
-    place = layout(graph)
+    place = place_nodes(graph)
     assert place["a=b & c"][1] < min(place["smoker"][1], place["age"][1])
     graph.add_nodes_from("uvwxyz")
-    place = layout(graph, columns=3)
+    place = place_nodes(graph, columns=3)
     assert len({place[n][1] for n in ("a=b & c", *"uvwxyz")}) == 3
     assert max(abs(x) for x, _ in place.values()) <= 1.01
 
@@ -329,3 +329,20 @@ def test_odd_names_survive_drawing_and_writing(tmp_path):
         model.conditional("#cases", [9, 0])
     with pytest.raises(FeatureError, match="literal 1099511627776"):
         FeatureSet.from_lists([[2**40]], domain)
+
+
+def test_features_and_weights_cannot_be_written_to():
+    """Sets and networks are shared, so that nobody may change them under another's hands."""
+    start, literals, weights = np.array([0, 1, 3]), np.array([1, 1, 3], dtype=np.int32), np.array([0.5, 1.0])
+    features = FeatureSet.from_arrays(Domain.from_sizes([2, 2]), start, literals)
+    network = MarkovNetwork(features, weights)
+    rough = FeatureSet.from_lists([[3, 1], [5, 2]], Domain.from_sizes([2, 2]))
+    for mine in (features, rough, features.subset(np.array([1])), features.union(rough), FeatureSet.atomic(features.domain)):
+        for array in (mine.start, mine.literals, mine.owner, mine.lengths):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        network.weights[0] = 3.0
+    literals[0] = 1
+    weights[0] = 7.0  # whoever made an array may go on using it
+    assert network.weights[0] == 0.5

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from undirected import ParameterError, datasets
-from undirected.inference.enumeration import enumerate_states
-from undirected.inference.problem import Problem
+from undirected.inference import Session
+from undirected.inference.enumeration import enumerate_assignments
 
 SEEDS = range(5)
 MAKERS = {
@@ -50,7 +50,7 @@ def test_every_network_is_possible(name, seed):
     _, possible = possible_states(network)
     assert possible.any()
     assert np.isinf(network.weights).any() == (name not in ("single_conjunction", "clusters"))
-    found = enumerate_states(Problem(network))  # of the states that rules leave to each variable on its own
+    found = enumerate_assignments(Session(network).reduce())  # of the states that rules leave to each variable on its own
     assert int((found.probabilities > 0).sum()) == int(possible.sum())
 
 
@@ -71,7 +71,7 @@ def test_every_network_is_possible(name, seed):
 def test_tables_of_probabilities_sum_to_one(make, seed):
     network = make(seed)
     assert abs(float(network.log_partition(method="exact"))) < 1e-9
-    assert abs(enumerate_states(Problem(network)).log_z) < 1e-9
+    assert abs(enumerate_assignments(Session(network).reduce()).log_z) < 1e-9
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -114,16 +114,16 @@ def test_a_single_conjunction_has_its_formula(n, weight):
     log_z = np.log(2.0**n - 1 + np.exp(weight)) + 2 * np.log(2)
     assert float(network.log_partition(method="exact")) == pytest.approx(log_z, abs=1e-9)
     p = (2.0 ** (n - 1) - 1 + np.exp(weight)) / (2.0**n - 1 + np.exp(weight))
-    found = enumerate_states(Problem(network))
-    assert found.probabilities @ found.states[:, 0] == pytest.approx(p)
+    found = enumerate_assignments(Session(network).reduce())
+    assert found.probabilities @ found.assignments[:, 0] == pytest.approx(p)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("n_states", [2, 3])
 def test_clusters_have_their_mass_in_far_modes(n_states, seed):
     network = datasets.clusters(1, 6, coupling=3.0, tilt=1.0, n_states=n_states, seed=seed)
-    found = enumerate_states(Problem(network))
-    modes = np.flatnonzero((found.states == found.states[:, :1]).all(axis=1))
+    found = enumerate_assignments(Session(network).reduce())
+    modes = np.flatnonzero((found.assignments == found.assignments[:, :1]).all(axis=1))
     masses = found.probabilities[modes]
     assert len(modes) == n_states
     assert masses.sum() > 0.99

@@ -11,7 +11,7 @@ import click
 from undirected.cli import common
 
 if TYPE_CHECKING:
-    from undirected.inference.partition import LogPartition
+    from undirected.inference import LogPartition
     from undirected.network.network import MarkovNetwork
 
 literal_options = common.options(
@@ -254,11 +254,12 @@ def impute(
 ) -> None:
     """Fill in the missing cells of DATA by NETWORK; known cells stay as they were written."""
     from undirected.data.readers import read_raw
-    from undirected.inference.completion import fill_raw
+    from undirected.inference import Session
 
     _check_output(output, (".csv",))
     model = common.load_network(network, domain_from)
-    text, cells = fill_raw(model, read_raw(data, common.reading_of(reading)), method, unknown, seed=seed, threads=threads, memory=memory)
+    session = Session(model, seed=seed, threads=threads, memory=memory)
+    text, cells = session.impute_text(read_raw(data, common.reading_of(reading)), method, unknown)
     common.remark(f"filled {cells:,} missing cells", quiet)
     _write(text, output, {"filled": cells}, as_json)
 
@@ -300,13 +301,13 @@ def explain(
 
     from undirected.data.readers import read_raw
     from undirected.errors import DataError
-    from undirected.inference.completion import partial_table
+    from undirected.inference import read_partial
     from undirected.inference.evidence import read_evidence
 
     model = common.load_network(network, domain_from)
     codes = np.full(len(model.domain), -1)
     if data is not None:
-        table = partial_table(model, read_raw(data, common.reading_of(reading)), variable, unknown)
+        table = read_partial(model, read_raw(data, common.reading_of(reading)), variable, unknown)
         if row > len(table):
             raise DataError(f"{table.source} has {len(table):,} rows, so there is no row {row}")
         codes = table.codes[row - 1].astype(int)
@@ -335,7 +336,7 @@ def _check_result(output: str | None, known: tuple[str, ...]) -> str:
 
     if output is None:
         return ""
-    suffix = formats.suffix_of(output, known)
+    suffix = formats.check_suffix(output, known)
     check_writable(output)
     return suffix
 

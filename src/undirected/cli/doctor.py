@@ -61,7 +61,7 @@ def _agree() -> bool:
     """The kernels in use against the reference on a small random problem."""
     import numpy as np
 
-    from undirected.inference.completion import exact_sample
+    from undirected.inference import exact_sample
     from undirected.kernels import backend, reference
     from undirected.network.synthetic import random_conjunctions
 

@@ -330,7 +330,7 @@ def _check_output(output: str | None) -> None:
         from undirected import formats
         from undirected.store import check_writable
 
-        formats.suffix_of(output, formats.WRITABLE)
+        formats.check_suffix(output, formats.WRITABLE)
         check_writable(output)
 
 

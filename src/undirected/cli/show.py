@@ -77,21 +77,22 @@ def score(
         lines += [f"pll    {total:.6f}", f"npll   {values['npll']:.6f}"]
     if "cmll" in metric:
         from undirected.evaluation.cmll import cmll
+        from undirected.work import Event
 
         with common.status_line(quiet, "cmll ...") as show:
 
-            def told(done: int, n: int) -> None:
+            def report(event: Event) -> None:
                 if show is not None:
-                    show(f"cmll: {done:,} of {n:,} rows")
+                    show(f"{event} rows")
 
-            found = cmll(model, table, seed=seed, split=split, sweeps=sweeps, threads=threads, progress=told)
+            found = cmll(model, table, seed=seed, split=split, sweeps=sweeps, threads=threads, progress=report)
         errors = {"cmll_se": found.standard_error, "ncmll_se": found.standard_error / len(model.domain)}
         values |= {"cmll": found.value, "ncmll": found.per_variable, **errors, "cmll_method": found.method}
         lines += [f"cmll   {found.value:.6f} ± {found.standard_error:.2g} ({found.method})", f"ncmll  {found.per_variable:.6f}"]
     if "ll" in metric:
-        from undirected.inference.partition import log_likelihood
+        from undirected.inference import Session
 
-        likelihood = log_likelihood(model, table, time_budget=time_budget, seed=seed, threads=threads)
+        likelihood = Session(model, seed=seed, threads=threads).log_likelihood(table, time_budget=time_budget)
         known = math.isfinite(likelihood.standard_error)
         error = likelihood.standard_error if known else None
         values |= {"ll": likelihood.value, "ll_se": error, "log_partition": likelihood.partition.to_dict()}
@@ -169,7 +170,7 @@ def convert(source: str, target: str, domain_from: str | None, as_json: bool, qu
     """Rewrite a network in another format; the suffixes decide (.json, .mn, .uai; .graphml to write only)."""
     from undirected import formats
 
-    formats.suffix_of(target, formats.WRITABLE)
+    formats.check_suffix(target, formats.WRITABLE)
     model = common.load_network(source, domain_from)
     model.save(target)
     if model.domain.named and target.lower().endswith((".mn", ".uai")):

@@ -7,7 +7,7 @@ true states, one by one, are added up: ``sum over i of log P(x_i | the other gro
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,12 @@ import numpy as np
 from undirected.data.readers import read_data
 from undirected.errors import DataError, ParameterError
 from undirected.inference.engine import check_method
-from undirected.inference.evidence import of_codes
-from undirected.inference.problem import Problem
-from undirected.inference.rows import batches, row_marginals
+from undirected.inference.evidence import mark_rows
+from undirected.inference.rows import cut_rows, find_row_marginals
+from undirected.inference.session import Session
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
-from undirected.work import MEMORY
+from undirected.work import MEMORY, Counted, Event, Work
 
 SPLITS = ("random", "contiguous", "every")
 METHODS = ("auto", "exact", "gibbs")
@@ -74,7 +74,7 @@ def cmll(
     sweeps: int = 1000,
     memory: int = MEMORY,
     threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[Event], None] | None = None,
 ) -> CMLL:
     """The conditional marginal log-likelihood of a table.
 
@@ -87,6 +87,8 @@ def cmll(
         How the variables are dealt out; the papers use four groups and do not publish theirs.
     method
         ``auto``, ``exact`` or ``gibbs``.
+    progress
+        Is called with an event that counts rows.
 
     Examples
     --------
@@ -104,20 +106,20 @@ def cmll(
     rows = table.distinct
     if not len(rows):
         raise DataError(f"{table.source}: no row has a weight above zero")
-    problem = Problem(network, None, memory, threads, seed)
+    session = Session(network, threads=threads, memory=memory, seed=seed)
+    reduced, work = session.reduce(), session.start()
     base = network.domain.base
     weights = rows.weights / rows.total_weight
     total, variance = np.zeros(len(rows)), 0.0
     exact, distinct = 0.0, 0
     parts = groups_of(len(network.domain), groups, seed, split)
-    pieces = [(hidden, piece) for hidden in parts for piece in batches(len(rows), network.domain.n_literals)]
+    pieces = [(hidden, piece) for hidden in parts for piece in cut_rows(len(rows), network.domain.n_literals)]
     for k, (hidden, piece) in enumerate(pieces):
         codes = rows.codes[piece].astype(np.int16)
         at = (base[hidden][None, :] + codes[:, hidden]).astype(np.int64)
         codes[:, hidden] = -1
-        told = None if progress is None else (lambda done, n, k=k: progress(k * n + done, len(pieces) * n))
-        problem = problem.under(problem.given.allowed, seed * len(pieces) + k)
-        found = row_marginals(problem, of_codes(network.domain, codes), method=method, burn_in=burn_in, sweeps=sweeps, progress=told)
+        mine = replace(_count_over(work, k, len(pieces), progress), seed=seed * len(pieces) + k)
+        found = find_row_marginals(reduced, mark_rows(network.domain, codes), mine, method=method, burn_in=burn_in, sweeps=sweeps)
         scores = [np.log(np.maximum(p[found.place[:, None], at], 1e-300)).sum(axis=1) for p in (found.marginals, *found.halves)]
         total[piece] += scores[0]
         # Rows with equal evidence share their chains, so their errors add up before they are squared.
@@ -128,6 +130,16 @@ def cmll(
     exact /= len(parts)
     shares = 1.0 if exact > 1 - 1e-9 else exact, distinct / len(parts) / len(table)
     return CMLL(value, value / len(network.domain), float(np.sqrt(variance)), *shares, len(table), total[_places(table)])
+
+
+def _count_over(work: Work, k: int, n_pieces: int, progress: Callable[[Event], None] | None) -> Work:
+    """The same work, whose events count over all pieces, of which this is number ``k``."""
+
+    def count(event: Event) -> None:
+        if progress is not None and isinstance(event, Counted):
+            progress(Counted("cmll", k * event.total + event.done, n_pieces * event.total))
+
+    return replace(work, listener=count)
 
 
 def _places(table: Any) -> Array:

@@ -196,7 +196,7 @@ class Comparison:
 
     def plot(self, kind: str = "relative", **options: Any) -> Figure:
         """A figure: ``relative`` scores per data set, ``runtime`` against run time, or learning ``curves`` (see `plots.comparison`)."""
-        from undirected.plots.comparison import draw_comparison
+        from undirected.plots import draw_comparison
 
         return draw_comparison(self, kind, **options)
 

@@ -109,7 +109,7 @@ class Stability:
 
     def plot(self, kind: str = "edges", **options: Any) -> Figure:
         """A figure: the most frequent ``edges`` with their intervals, or ``dropping``: correlations as cases are dropped."""
-        from undirected.plots.stability import draw_stability
+        from undirected.plots import draw_stability
 
         return draw_stability(self, kind, **options)
 

@@ -1,6 +1,6 @@
 """One feature: a conjunction of literals, and its text form ``A=1 & B!=no``.
 
-A literal is a number: ``base[v] + s`` for ``X_v = s``, and ``n_literals`` more for ``X_v != s``.
+A literal is a number; `undirected.data.literals` says how it is made and read.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from undirected.data.literals import make_literal, split_literals
 from undirected.data.variables import Domain
 from undirected.errors import DataError, FeatureError
 
@@ -16,59 +17,52 @@ _TOKEN = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|(!=|=|&)|([^=&!"\\]+))')
 
 
 def quote(text: str) -> str:
-    """A name or state as it stands in a feature: in double quotes where it would be misread otherwise."""
+    """Write a name or state as it stands in a feature: in double quotes where it would be misread otherwise."""
     if _SPECIAL.search(text):
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return text
 
 
 def normalise(literals: Iterable[int], domain: Domain) -> tuple[int, ...]:
-    """Literals sorted by variable, each once, in the shortest form; a contradiction is an error.
+    """Bring a conjunction into its shortest form, sorted by variable, each literal once; a contradiction is an error.
 
     A positive literal makes negations on its variable redundant, and negations that leave one state become that state.
     """
-    n = domain.n_literals
-    held: dict[int, int] = {}  # by variable
+    held: dict[int, int] = {}  # states by variable
     excluded: dict[int, set[int]] = {}
-    for literal in literals:
-        positive = literal % n
-        v = int(domain.literal_variable[positive])
-        if literal >= n:
-            excluded.setdefault(v, set()).add(positive)
-        elif held.setdefault(v, positive) != positive:
-            raise _contradiction(v, domain)
+    for v, state, is_negated in split_literals(domain, literals):
+        if is_negated:
+            excluded.setdefault(v, set()).add(state)
+        elif held.setdefault(v, state) != state:
+            raise _contradict(v, domain)
     out: list[int] = []
     for v in sorted(held.keys() | excluded.keys()):
         gone, k = excluded.get(v, set()), int(domain.n_states[v])
         if len(gone) == k or held.get(v) in gone:
-            raise _contradiction(v, domain)
+            raise _contradict(v, domain)
         if v in held:
-            out.append(held[v])
+            out.append(int(make_literal(domain, v, held[v])))
         elif len(gone) == k - 1:
-            out.append(k * int(domain.base[v]) + k * (k - 1) // 2 - sum(gone))  # the sum of all states' literals less those excluded
+            out.append(int(make_literal(domain, v, k * (k - 1) // 2 - sum(gone))))  # the sum of all states less those excluded
         else:
-            out.extend(n + positive for positive in sorted(gone))
+            out.extend(int(make_literal(domain, v, state, True)) for state in sorted(gone))
     return tuple(out)
 
 
-def _contradiction(v: int, domain: Domain) -> FeatureError:
+def _contradict(v: int, domain: Domain) -> FeatureError:
     return FeatureError(f"the feature asks for two states of {domain[v].name!r} at once, so it can never be true")
 
 
 def format_feature(literals: Iterable[int], domain: Domain) -> str:
-    """``A=1 & B!=no``; the empty conjunction is ``true``."""
-    n = domain.n_literals
+    """Write a feature as text, ``A=1 & B!=no``; the empty conjunction is ``true``."""
     parts = []
-    for literal in literals:
-        positive = int(literal) % n
-        v = int(domain.literal_variable[positive])
-        sign = "=" if literal < n else "!="
-        parts.append(f"{quote(domain[v].name)}{sign}{quote(domain[v].states[positive - int(domain.base[v])])}")
+    for v, state, is_negated in split_literals(domain, literals):
+        parts.append(f"{quote(domain[v].name)}{'!=' if is_negated else '='}{quote(domain[v].states[state])}")
     return " & ".join(parts) if parts else "true"
 
 
 def parse_literal(text: str, domain: Domain) -> int:
-    """A single literal, as in evidence."""
+    """Read a single literal, as in evidence."""
     literals = parse_feature(text, domain)
     if len(literals) != 1:
         raise FeatureError(f"{text!r} is not a single literal such as smoker=yes")
@@ -76,21 +70,21 @@ def parse_literal(text: str, domain: Domain) -> int:
 
 
 def parse_feature(text: str, domain: Domain) -> tuple[int, ...]:
-    """The literals of a text such as ``smoker=yes & age=old``."""
+    """Read the literals of a text such as ``smoker=yes & age=old``."""
     if text.strip() == "true":
         return ()
     literals = []
     for name, sign, state in _split(text):
         try:
             v = domain.index(name)
-            literal = int(domain.base[v]) + domain[v].index(state)
+            literals.append(int(make_literal(domain, v, domain[v].index(state), sign == "!=")))
         except DataError as error:
             raise FeatureError(f"in the feature {text!r}: {error}") from None
-        literals.append(literal + (domain.n_literals if sign == "!=" else 0))
     return normalise(literals, domain)
 
 
 def _split(text: str) -> Iterable[tuple[str, str, str]]:
+    """Cut the text of a feature into variable, sign and state, literal by literal."""
     tokens: list[tuple[str, bool]] = []  # text, is an operator
     at = 0
     while at < len(text.rstrip()):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from undirected.data.dataset import Dataset
+from undirected.data.literals import drop_negation, get_variable, is_literal, is_negated, name_other_state
 from undirected.data.packed import count, unpack
 from undirected.data.variables import Domain
 from undirected.errors import FeatureError
@@ -20,7 +21,8 @@ class FeatureSet:
     """Conjunctions over a domain, in the order given: feature ``j`` has the literals ``literals[start[j]:start[j + 1]]``.
 
     Use `from_lists`, `from_texts` or `from_arrays` to make one; they bring each feature into its shortest form. Set
-    operations return canonical order: by length, then by literals.
+    operations return canonical order: by length, then by literals. All arrays are read-only: a set never changes, so that many may
+    share it.
 
     >>> from undirected import Domain, FeatureSet, Variable
     >>> domain = Domain([Variable("smoker", ("no", "yes")), Variable("age", ("young", "old"))])
@@ -31,8 +33,8 @@ class FeatureSet:
 
     def __init__(self, domain: Domain, start: Array, literals: Array) -> None:
         self.domain = domain
-        self.start = np.ascontiguousarray(start, dtype=np.int64)
-        self.literals = np.ascontiguousarray(literals, dtype=np.int32)
+        self.start = protect(np.ascontiguousarray(start, dtype=np.int64))
+        self.literals = protect(np.ascontiguousarray(literals, dtype=np.int32))
 
     @classmethod
     def from_lists(cls, rows: Iterable[Iterable[int]], domain: Domain) -> FeatureSet:
@@ -42,8 +44,8 @@ class FeatureSet:
         try:
             literals = np.fromiter(itertools.chain.from_iterable(given), dtype=np.int64, count=int(start[-1]))
         except OverflowError:
-            j, literal = next((j, x) for j, row in enumerate(given) for x in row if not 0 <= x < 2 * domain.n_literals)
-            raise _outside(j, literal, domain) from None
+            j, literal = next((j, x) for j, row in enumerate(given) for x in row if not is_literal(domain, x))
+            raise _refuse_literal(j, literal, domain) from None
         return cls.from_arrays(domain, start, literals)
 
     @classmethod
@@ -63,21 +65,17 @@ class FeatureSet:
         start, literals = np.asarray(start), np.asarray(literals)
         if (np.diff(start) < 0).any() or start[0] != 0 or start[-1] != len(literals):
             raise FeatureError("the offsets of the features do not fit their literals")
-        outside = (literals < 0) | (literals >= 2 * domain.n_literals)
-        if outside.any():
-            at = int(np.argmax(outside))
-            raise _outside(int(np.searchsorted(start, at, side="right")) - 1, int(literals[at]), domain)
-        features = cls(domain, start, literals)
+        known = is_literal(domain, literals)
+        if not known.all():
+            at = int(np.argmin(known))
+            raise _refuse_literal(int(np.searchsorted(start, at, side="right")) - 1, int(literals[at]), domain)
+        features = cls(domain, start, name_other_state(domain, literals))
         variable = features.variables
-        other = (features.literals >= domain.n_literals) & (domain.n_states[variable] == 2)  # not in one of two states
-        if other.any():
-            first = domain.base[variable]
-            features.literals = np.where(other, 2 * first + 1 + domain.n_literals - features.literals, features.literals)
         if features._is_plain(variable):
             return features
         order = np.lexsort((features.literals, variable, features.owner))
-        features.literals, variable = features.literals[order], variable[order]
-        rough = features._needs_work(variable)
+        features, variable = cls(domain, start, features.literals[order]), variable[order]
+        rough = features._find_rough(variable)
         if not len(rough):
             return features
         rows = list(features)
@@ -91,12 +89,12 @@ class FeatureSet:
     def _is_plain(self, variable: Array) -> bool:
         """Whether all literals are positive and their variables rise, the commonest case."""
         follows = (variable[1:] <= variable[:-1]) & (self.owner[1:] == self.owner[:-1])
-        return not follows.any() and not (self.literals >= self.domain.n_literals).any()
+        return not follows.any() and not is_negated(self.domain, self.literals).any()
 
-    def _needs_work(self, variable: Array) -> Array:
+    def _find_rough(self, variable: Array) -> Array:
         """The features that are not in their shortest form, though their literals are sorted by variable."""
         flat, owner = self.literals, self.owner
-        negated = flat >= self.domain.n_literals
+        negated = is_negated(self.domain, flat)
         first = np.ones(len(flat), dtype=bool)  # of the literals on one variable
         first[1:] = (variable[1:] != variable[:-1]) | (owner[1:] != owner[:-1])
         again = np.zeros(len(flat), dtype=bool)
@@ -150,19 +148,21 @@ class FeatureSet:
 
     @functools.cached_property
     def lengths(self) -> Array:
-        return np.diff(self.start)
+        """How many literals each feature has."""
+        return protect(np.diff(self.start))
 
     @functools.cached_property
     def owner(self) -> Array:
         """The feature that each literal belongs to."""
-        return np.repeat(np.arange(len(self)), self.lengths)
+        return protect(np.repeat(np.arange(len(self)), self.lengths))
 
     @property
     def variables(self) -> Array:
         """The variable of each literal."""
-        return self.domain.literal_variable[self.literals % max(1, self.domain.n_literals)]
+        return np.asarray(get_variable(self.domain, self.literals))
 
     def texts(self) -> list[str]:
+        """The features as texts such as ``smoker=yes & age=old``."""
         return [format_feature(row, self.domain) for row in self]
 
     def subset(self, which: Array) -> FeatureSet:
@@ -175,8 +175,8 @@ class FeatureSet:
         at = np.repeat(self.start[which] - start[:-1], lengths) + np.arange(start[-1])
         return FeatureSet(self.domain, start, self.literals[at])
 
-    def _order(self) -> Array:
-        """Positions in canonical order."""
+    def _sort(self) -> Array:
+        """The positions of the features in canonical order."""
         pieces = []
         for length in np.unique(self.lengths):
             which = np.flatnonzero(self.lengths == length)
@@ -188,7 +188,7 @@ class FeatureSet:
 
     def first_of_each(self) -> Array:
         """Positions of the distinct features in canonical order, the first of equal ones."""
-        order = self._order()
+        order = self._sort()
         same = np.zeros(len(order), dtype=bool)
         lengths = self.lengths[order]
         for length in np.unique(lengths):
@@ -201,7 +201,8 @@ class FeatureSet:
         """Each feature once, by length, then by literals."""
         return self.subset(self.first_of_each())
 
-    def _joined(self, other: FeatureSet) -> FeatureSet:
+    def concatenate(self, other: FeatureSet) -> FeatureSet:
+        """The features of this set, then those of the other."""
         if other.domain != self.domain:
             raise FeatureError("the two feature sets are over different domains")
         start = np.concatenate([self.start, self.start[-1] + other.start[1:]])
@@ -209,11 +210,11 @@ class FeatureSet:
 
     def union(self, other: FeatureSet) -> FeatureSet:
         """The features of either, each once."""
-        return self._joined(other).canonical()
+        return self.concatenate(other).canonical()
 
     def difference(self, other: FeatureSet) -> FeatureSet:
         """The features of this set that the other does not have, each once."""
-        both = other._joined(self).first_of_each()  # an equal feature of `other` comes first
+        both = other.concatenate(self).first_of_each()  # an equal feature of `other` comes first
         return self.subset(both[both >= len(other)] - len(other))
 
     def support(self, data: Dataset) -> Array:
@@ -226,15 +227,24 @@ class FeatureSet:
         everywhere = np.packbits(np.ones(len(table), dtype=bool), bitorder="little")
         full = np.zeros(table.columns.shape[1] * 8, dtype=np.uint8)
         full[: len(everywhere)] = everywhere
-        n = self.domain.n_literals
-        for j, row in enumerate(self):
+        columns = drop_negation(self.domain, self.literals).tolist()
+        negated = is_negated(self.domain, self.literals).tolist()
+        bounds = self.start.tolist()
+        for j, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
             bits = full.view(np.uint64)
-            for literal in row:
-                column = table.columns[literal % n]
-                bits = bits & (column if literal < n else ~column)
+            for k in range(begin, end):
+                column = table.columns[columns[k]]
+                bits = bits & (~column if negated[k] else column)
             out[j] = count(bits) if plain else table.weights[unpack(bits, len(table))].sum()
         return out
 
 
-def _outside(j: int, literal: int, domain: Domain) -> FeatureError:
+def protect(values: Array) -> Array:
+    """The same numbers, through a view that cannot be written to; whoever made the array keeps the right to."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def _refuse_literal(j: int, literal: int, domain: Domain) -> FeatureError:
     return FeatureError(f"feature {j} has literal {literal}, outside of the domain's {domain.n_literals} and their negations")

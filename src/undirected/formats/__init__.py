@@ -18,7 +18,8 @@ WRITABLE = (*READABLE, ".graphml")
 MAX_BYTES = 2 << 30
 
 
-def suffix_of(path: str | os.PathLike[str], known: tuple[str, ...]) -> str:
+def check_suffix(path: str | os.PathLike[str], known: tuple[str, ...]) -> str:
+    """The suffix of a path in small letters, if it is one of those known."""
     suffix = Path(path).suffix.lower()
     if suffix not in known:
         raise FormatError(f"{os.fspath(path)}: the suffix {suffix!r} is not one of {', '.join(known)}.{did_you_mean(suffix, known)}")
@@ -35,7 +36,7 @@ def save(network: MarkovNetwork, path: str | os.PathLike[str]) -> None:
         ".uai": uai.dumps,
         ".graphml": graphml.dumps,
     }
-    write_whole(path, writers[suffix_of(path, WRITABLE)](network))
+    write_whole(path, writers[check_suffix(path, WRITABLE)](network))
 
 
 def load(path: str | os.PathLike[str], domain: Domain | Dataset | MarkovNetwork | None = None) -> MarkovNetwork:
@@ -43,14 +44,14 @@ def load(path: str | os.PathLike[str], domain: Domain | Dataset | MarkovNetwork 
     from undirected.formats import libra, native, uai
 
     readers = {".json": native.loads, ".mn": libra.loads, ".uai": uai.loads}
-    network = readers[suffix_of(path, READABLE)](read_text(path), os.fspath(path))
+    network = readers[check_suffix(path, READABLE)](read_text(path), os.fspath(path))
     if domain is None:
         return network
-    return _name(network, domain if isinstance(domain, Domain) else domain.domain, os.fspath(path))
+    return _give_names(network, domain if isinstance(domain, Domain) else domain.domain, os.fspath(path))
 
 
-def _name(network: MarkovNetwork, domain: Domain, name: str) -> MarkovNetwork:
-    """The same network over variables and states that have names."""
+def _give_names(network: MarkovNetwork, domain: Domain, name: str) -> MarkovNetwork:
+    """Give names to the variables and states of a network without any."""
     own = network.domain
     if own == domain:
         return network
@@ -68,7 +69,7 @@ def _name(network: MarkovNetwork, domain: Domain, name: str) -> MarkovNetwork:
 
 
 def build_domain(sizes: Sequence[int], where: str) -> Domain:
-    """A domain without names from declared numbers of states, which are checked before anything of their size is built."""
+    """Build a domain without names from declared numbers of states, which are checked before anything of their size is built."""
     if sum(sizes) > MAX_LITERALS:
         raise FormatError(f"{where}: the variables have {sum(sizes):,} states together; up to {MAX_LITERALS:,} are possible")
     try:
@@ -80,7 +81,7 @@ def build_domain(sizes: Sequence[int], where: str) -> Domain:
 
 
 def read_evidence(path: str | os.PathLike[str], domain: Domain) -> list[str]:
-    """Evidence for `MarkovNetwork.query` from a ``.evid`` file, or from any text file with one literal a line."""
+    """Read evidence for `MarkovNetwork.query` from a ``.evid`` file, or from any text file with one literal a line."""
     from undirected.formats import uai
 
     if Path(path).suffix.lower() == ".evid":
@@ -89,15 +90,16 @@ def read_evidence(path: str | os.PathLike[str], domain: Domain) -> list[str]:
 
 
 def read_features(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a text file with one feature a line; empty lines and those that start with # are left out."""
+    """Read the lines of a text file with one feature a line; empty lines and those that start with # are left out."""
     lines = [line.strip() for line in read_text(path).splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a file that is there, is not too large and not empty."""
     name = os.fspath(path)
     if not os.path.isfile(name):
-        raise DataError(_why_no_file(name))
+        raise DataError(_explain_missing(name))
     try:
         size = os.path.getsize(name)
         if size > MAX_BYTES:
@@ -112,7 +114,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
     return text
 
 
-def _why_no_file(name: str) -> str:
+def _explain_missing(name: str) -> str:
+    """Why there is no regular file of this name, in a sentence."""
     if os.path.isdir(name):
         return f"{name!r} is a folder; name a file"
     if os.path.exists(name):
@@ -124,4 +127,4 @@ def _why_no_file(name: str) -> str:
     return f"there is no file {name[:200]!r}.{did_you_mean(os.path.basename(name)[:200], beside)}"
 
 
-__all__ = ["READABLE", "WRITABLE", "build_domain", "load", "read_evidence", "read_features", "read_text", "save", "suffix_of"]
+__all__ = ["READABLE", "WRITABLE", "build_domain", "check_suffix", "load", "read_evidence", "read_features", "read_text", "save"]

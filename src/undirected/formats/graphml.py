@@ -8,7 +8,10 @@ from undirected.network.network import MarkovNetwork
 
 
 def dumps(network: MarkovNetwork) -> bytes:
-    """Nodes are variables with their states; edges carry ``strength`` and ``signed`` as in `MarkovNetwork.graph`."""
+    """Write the graph of a network.
+
+    Nodes are variables with their states; edges carry ``strength`` and ``signed`` as in `MarkovNetwork.graph`.
+    """
     import networkx as nx
 
     graph = network.graph()

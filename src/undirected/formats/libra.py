@@ -9,6 +9,7 @@ from collections import deque
 
 import numpy as np
 
+from undirected.data.literals import get_variable, make_literal, negate, split_literals
 from undirected.data.variables import MAX_STATES, Domain
 from undirected.errors import FeatureError, FormatError
 from undirected.features.conjunction import normalise
@@ -26,23 +27,23 @@ _TREE_TOKEN = re.compile(r"\s*([(){}]|[^\s(){}]+)")
 
 
 def dumps(network: MarkovNetwork) -> str:
+    """Write a network as the text of a ``.mn`` file."""
     domain = network.domain
-    n = domain.n_literals
     lines = [",".join(str(k) for k in domain.n_states), "MN {"]
     for weight, row in zip(network.weights.tolist(), network.features, strict=True):
-        parts = [f"{weight:.17g}"]
-        for literal in row:
-            v = int(domain.literal_variable[literal % n])
-            parts.append(f"{'+' if literal < n else '-'}v{v}_{literal % n - int(domain.base[v])}")
-        lines.append(" ".join(parts))
+        parts = [f"{'-' if is_negated else '+'}v{v}_{state}" for v, state, is_negated in split_literals(domain, row)]
+        lines.append(" ".join([f"{weight:.17g}", *parts]))
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def loads(text: str, name: str) -> MarkovNetwork:
+    """Read a network from the text of a ``.mn`` file; ``name`` is the file's, for messages."""
     return _Reader(text, name).read()
 
 
 class _Reader:
+    """Reads a ``.mn`` file line by line; errors name the line."""
+
     def __init__(self, text: str, name: str) -> None:
         self.lines = text.splitlines()
         self.name = name
@@ -55,9 +56,11 @@ class _Reader:
         self.known: dict[str, int] = {}  # literals by their text
 
     def fail(self, message: str) -> FormatError:
+        """An error that names the line."""
         return FormatError(f"{self.name}, line {self.at}: {message}")
 
     def next_line(self, inside: str) -> str:
+        """The next line that is not empty; an error if there is none, ``inside`` what."""
         while self.at < len(self.lines):
             line = self.lines[self.at].strip()
             self.at += 1
@@ -66,17 +69,19 @@ class _Reader:
         raise self.fail(f"the file ends in the middle of {inside}; a closing }} is missing")
 
     def read(self) -> MarkovNetwork:
-        self.domain = self._schema(self.next_line("the header"))
+        """Read the whole file."""
+        self.domain = self._read_schema(self.next_line("the header"))
         if re.sub(r"\s+", " ", self.next_line("the header").upper()) not in ("MN {", "MN{"):
             raise self.fail("expected MN {")
-        self._block("the network", nested=True)
+        self._read_block("the network", nested=True)
         for rest in self.lines[self.at :]:
             self.at += 1
             if rest.strip():
                 raise self.fail(f"{rest.strip()[:40]!r} stands after the end of the network")
-        return MarkovNetwork(self._features(), self.weights)
+        return MarkovNetwork(self._build_features(), self.weights)
 
-    def _features(self) -> FeatureSet:
+    def _build_features(self) -> FeatureSet:
+        """All features that were read; an error names the line of the first that can never be true."""
         try:
             return FeatureSet.from_arrays(self.domain, np.array(self.ends), np.array(self.literals))
         except FeatureError:
@@ -88,7 +93,8 @@ class _Reader:
                     raise self.fail(str(error)) from None
             raise
 
-    def _schema(self, line: str) -> Domain:
+    def _read_schema(self, line: str) -> Domain:
+        """The numbers of states, with commas between them."""
         sizes = []
         for cell in line.split(","):
             if not (cell.strip().isascii() and cell.strip().isdigit() and len(cell.strip()) <= 12):
@@ -98,42 +104,45 @@ class _Reader:
                 raise self.fail(f"variable {len(sizes) - 1} has {sizes[-1]} states; between 1 and {MAX_STATES:,} are possible")
         return build_domain(sizes, f"{self.name}, line {self.at}")
 
-    def _block(self, what: str, nested: bool) -> None:
+    def _read_block(self, what: str, nested: bool) -> None:
+        """Features up to a closing brace; other blocks among them if they may be ``nested``."""
         while (line := self.next_line(what)) != "}":
             head = _BLOCK.match(line) if line[0] in "fFtT" else None
             if head is None:
-                self._feature(line)
+                self._read_feature(line)
             elif not nested:
                 raise self.fail(f"{head[1]} inside another block")
             elif head[1].lower() == "tree":
-                self._tree(line[head.end() :])
+                self._read_tree(line[head.end() :])
             elif line[head.end() :].strip():
                 raise self.fail(f"a new line is expected after {head[0]}")
             else:
-                self._block(f"a {head[1]} block", nested=False)
+                self._read_block(f"a {head[1]} block", nested=False)
 
-    def _feature(self, line: str) -> None:
+    def _read_feature(self, line: str) -> None:
+        """A weight, then literals."""
         tokens = line.split()
         if len(tokens) > 1 and tokens[0].isdigit() and _NUMBER.match(tokens[1]):
             tokens = tokens[1:]  # an id, which means nothing
-        weight = self._number(tokens[0])
+        weight = self._read_number(tokens[0])
         try:
             literals = [self.known[token] for token in tokens[1:]]
         except KeyError:
-            literals = [self._signed(token) for token in tokens[1:]]
-        self._add(weight, array("i", literals))
+            literals = [self._read_signed(token) for token in tokens[1:]]
+        self._add_feature(weight, array("i", literals))
 
-    def _signed(self, token: str) -> int:
+    def _read_signed(self, token: str) -> int:
         """A literal such as +v0_1, remembered because most come again."""
         if token not in self.known:
             match = _LITERAL.match(token)
             if match is None:
                 raise self.fail(f"{token[:40]!r} is not a literal such as +v0_1")
-            positive = self._literal(match[2], match[3])
-            self.known[token] = positive if match[1] == "+" else positive + self.domain.n_literals
+            positive = self._read_literal(match[2], match[3])
+            self.known[token] = positive if match[1] == "+" else int(negate(self.domain, positive))
         return self.known[token]
 
-    def _number(self, token: str) -> float:
+    def _read_number(self, token: str) -> float:
+        """A weight."""
         if not _NUMBER.match(token):
             raise self.fail(f"{token[:40]!r} is not a weight")
         weight = float(token)
@@ -141,15 +150,17 @@ class _Reader:
             raise self.fail(f"{token[:40]!r} is too large for a weight; a rule has the weight inf or -inf")
         return weight
 
-    def _literal(self, variable: str, state: str) -> int:
+    def _read_literal(self, variable: str, state: str) -> int:
+        """The literal that says that a variable is in a state, both given as digits."""
         v, s = int(variable), int(state)
         if v >= len(self.domain):
             raise self.fail(f"there is no variable {v}; the first line names {len(self.domain)}")
         if s >= self.domain.n_states[v]:
             raise self.fail(f"variable {v} has {self.domain.n_states[v]} states, so there is no state {s}")
-        return int(self.domain.base[v]) + s
+        return int(make_literal(self.domain, v, s))
 
-    def _add(self, weight: float, literals: array[int]) -> None:
+    def _add_feature(self, weight: float, literals: array[int]) -> None:
+        """Keep a feature, unless the file has blown up to too many literals."""
         self.literals.extend(literals)
         if len(self.literals) > self.most_literals:
             raise self.fail(
@@ -160,13 +171,13 @@ class _Reader:
         self.weights.append(weight)
         self.line_of.append(self.at)
 
-    def _tree(self, rest: str) -> None:
-        """``(v0_1 T T)`` or a number; the first branch is where the test holds. Worked with a list, not by recursion."""
+    def _read_tree(self, rest: str) -> None:
+        """A tree: ``(v0_1 T T)`` or a number; the first branch is where the test holds. Worked with a list, not by recursion."""
         tokens = deque(_TREE_TOKEN.findall(rest))
         path = _Path(self.domain)
         started = False
         while True:
-            token = self._tree_token(tokens)
+            token = self._take_tree_token(tokens)
             if token == "}":
                 if path.tests or not started or tokens:
                     raise self.fail("a tree ends too early")
@@ -175,21 +186,22 @@ class _Reader:
                 raise self.fail(f"{token[:40]!r} stands after the end of a tree")
             started = True
             if token == "(":
-                match = _TEST.match(self._tree_token(tokens))
+                match = _TEST.match(self._take_tree_token(tokens))
                 if match is None:
                     raise self.fail("a test such as v0_1 is expected after (")
-                path.enter(self._literal(match[1], match[2]))
+                path.enter(self._read_literal(match[1], match[2]))
                 continue
             if token != ")":
-                weight = self._number(token)
+                weight = self._read_number(token)
                 if path.is_reachable:
-                    self._add(weight, path.literals)
+                    self._add_feature(weight, path.literals)
             elif not path.leave():
                 raise self.fail("a test in a tree needs exactly two branches")
             if path.tests and not path.turn():
                 raise self.fail("a test in a tree needs exactly two branches")
 
-    def _tree_token(self, tokens: deque[str]) -> str:
+    def _take_tree_token(self, tokens: deque[str]) -> str:
+        """The next word or bracket of a tree, from the next line if this one is used up."""
         while not tokens:
             tokens.extend(_TREE_TOKEN.findall(self.next_line("a tree")))
         return tokens.popleft()
@@ -208,6 +220,7 @@ class _Path:
 
     @property
     def is_reachable(self) -> bool:
+        """Whether the tests up to here can all come out so."""
         return self.dead == 0
 
     def enter(self, literal: int) -> None:
@@ -228,8 +241,8 @@ class _Path:
         return bool(self.tests) and self.tests.pop()[1] == 2
 
     def _assume(self, literal: int, positive: bool) -> int:
-        """1 if a literal was added, -1 if it contradicts what is known, 0 if it says nothing new."""
-        v = int(self.domain.literal_variable[literal])
+        """Add what a branch says: 1 if a literal was added, -1 if it contradicts what is known, 0 if it says nothing new."""
+        v = int(get_variable(self.domain, literal))
         held, excluded = self.held.get(v), self.excluded.setdefault(v, set())
         if held is not None or literal in excluded:
             news = 0 if (held == literal) == positive else -1
@@ -237,7 +250,7 @@ class _Path:
             news = 1 if positive or len(excluded) + 1 < self.domain.n_states[v] else -1
         self.dead += news < 0
         if news > 0:
-            self.literals.append(literal if positive else literal + self.domain.n_literals)
+            self.literals.append(literal if positive else int(negate(self.domain, literal)))
             if positive:
                 self.held[v] = literal
             else:
@@ -251,7 +264,7 @@ class _Path:
         self.dead -= news < 0
         if news > 0:
             self.literals.pop()
-            v = int(self.domain.literal_variable[literal])
+            v = int(get_variable(self.domain, literal))
             if branch == 0:
                 del self.held[v]
             else:

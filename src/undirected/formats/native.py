@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from undirected.data.literals import is_literal
 from undirected.data.variables import Domain, Variable
 from undirected.errors import DataError, FormatError
 from undirected.features.feature_set import FeatureSet
@@ -20,6 +21,7 @@ MAX_VARIABLES = 1_000_000
 
 
 def dumps(network: MarkovNetwork) -> str:
+    """Write a network as JSON text."""
     variables = []
     for v in network.domain.variables:
         entry: dict[str, Any] = {"name": v.name, "states": list(v.states)}
@@ -29,18 +31,20 @@ def dumps(network: MarkovNetwork) -> str:
             entry["ordered"] = True
         variables.append(entry)
     head = {"format": FORMAT, "version": VERSION, "named": network.domain.named, "variables": variables}
-    rows = [
-        json.dumps([_weight_out(w), *row], separators=(",", ":")) for w, row in zip(network.weights.tolist(), network.features, strict=True)
-    ]
+    pairs = zip(network.weights.tolist(), network.features, strict=True)
+    rows = [json.dumps([_write_weight(weight), *literals], separators=(",", ":")) for weight, literals in pairs]
     body = json.dumps(head, ensure_ascii=False, indent=1)[:-2]
     return body + ',\n "features": [\n' + ",\n".join(rows) + "\n ]\n}\n"
 
 
-def _weight_out(weight: float) -> float | str:
+def _write_weight(weight: float) -> float | str:
+    """A weight as JSON has it; infinite ones are texts."""
     return weight if math.isfinite(weight) else "inf" if weight > 0 else "-inf"
 
 
 def loads(text: str, name: str) -> MarkovNetwork:
+    """Read a network from JSON text; ``name`` is the file's, for messages."""
+
     def refuse(constant: str) -> float:
         raise FormatError(f"{name}: {constant} is not a weight; weights must be numbers")
 
@@ -57,7 +61,7 @@ def loads(text: str, name: str) -> MarkovNetwork:
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         raise FormatError(f'{name}: not a network of this package (no "format": "{FORMAT}")')
     if tree.get("version") != VERSION:
-        raise FormatError(f"{name}: version {_shown(tree.get('version'))} of the format; this program reads version {VERSION}")
+        raise FormatError(f"{name}: version {_show(tree.get('version'))} of the format; this program reads version {VERSION}")
     named = _expect(tree.get("named", True), bool, f"{name}: named")
     entries = _expect(tree.get("variables"), list, f"{name}: variables")
     if not entries:
@@ -65,8 +69,8 @@ def loads(text: str, name: str) -> MarkovNetwork:
     if len(entries) > MAX_VARIABLES:
         raise FormatError(f"{name}: {len(entries):,} variables are more than {MAX_VARIABLES:,}")
     try:
-        domain = Domain(_variables(entries, name), named)
-        features, weights = _features(_expect(tree.get("features"), list, f"{name}: features"), domain, name)
+        domain = Domain(_read_variables(entries, name), named)
+        features, weights = _read_features(_expect(tree.get("features"), list, f"{name}: features"), domain, name)
         return MarkovNetwork(features, weights)
     except FormatError:
         raise
@@ -74,8 +78,9 @@ def loads(text: str, name: str) -> MarkovNetwork:
         raise FormatError(f"{name}: {error}") from None
 
 
-def _variables(entries: list[Any], name: str) -> list[Variable]:
-    variables = [_variable(entry, f"{name}: variable {i}") for i, entry in enumerate(entries)]
+def _read_variables(entries: list[Any], name: str) -> list[Variable]:
+    """All variables, whose names must differ."""
+    variables = [_read_variable(entry, f"{name}: variable {i}") for i, entry in enumerate(entries)]
     seen: set[str] = set()
     for variable in variables:
         if variable.name in seen:
@@ -84,8 +89,8 @@ def _variables(entries: list[Any], name: str) -> list[Variable]:
     return variables
 
 
-def _features(rows: list[Any], domain: Domain, name: str) -> tuple[FeatureSet, Array]:
-    """All rows at once; where something is not as it should be, one by one, to say where."""
+def _read_features(rows: list[Any], domain: Domain, name: str) -> tuple[FeatureSet, Array]:
+    """Read all features at once; where something is not as it should be, one by one, to say where."""
     if set(map(type, rows)) <= {list} and all(rows):
         weights = [row[0] for row in rows]
         literals = [x for row in rows for x in row[1:]]
@@ -96,30 +101,33 @@ def _features(rows: list[Any], domain: Domain, name: str) -> tuple[FeatureSet, A
                 flat = np.array(literals, dtype=np.int64)
             except OverflowError:
                 values = np.array([np.nan])
-            if np.isfinite(values).all() and (flat >= 0).all() and (flat < 2 * domain.n_literals).all():
+            if np.isfinite(values).all() and is_literal(domain, flat).all():
                 return FeatureSet.from_arrays(domain, start, flat), values
-    return _features_one_by_one(rows, domain, name)
+    return _read_one_by_one(rows, domain, name)
 
 
-def _features_one_by_one(rows: list[Any], domain: Domain, name: str) -> tuple[FeatureSet, Array]:
+def _read_one_by_one(rows: list[Any], domain: Domain, name: str) -> tuple[FeatureSet, Array]:
+    """Read features with errors that say which one is wrong."""
     weights, literals = [], []
     for j, row in enumerate(rows):
         where = f"{name}: feature {j}"
         _expect(row, list, where)
         if not row:
             raise FormatError(f"{where} is empty; its first entry is its weight")
-        weights.append(_weight_in(row[0], where))
-        literals.append([_literal(x, domain, where) for x in row[1:]])
+        weights.append(_read_weight(row[0], where))
+        literals.append([_read_literal(x, domain, where) for x in row[1:]])
     return FeatureSet.from_lists(literals, domain), np.array(weights)
 
 
 def _expect(value: Any, kind: type, where: str) -> Any:
+    """A value, if it is of a kind."""
     if not isinstance(value, kind):
         raise FormatError(f"{where}: expected {kind.__name__}, found {type(value).__name__}")
     return value
 
 
-def _variable(entry: Any, where: str) -> Variable:
+def _read_variable(entry: Any, where: str) -> Variable:
+    """A variable from its entry in the file."""
     _expect(entry, dict, where)
     name = _expect(entry.get("name"), str, f"{where}: name")
     states = tuple(_expect(s, str, f"{where}: states") for s in _expect(entry.get("states"), list, f"{where}: states"))
@@ -127,33 +135,36 @@ def _variable(entry: Any, where: str) -> Variable:
     ordered = _expect(entry.get("ordered", False), bool, f"{where}: ordered")
     if edges is None:
         return Variable(name, states, ordered=ordered)
-    cuts = tuple(_number(x, f"{where}: edges") for x in _expect(edges, list, f"{where}: edges"))
+    cuts = tuple(_read_number(x, f"{where}: edges") for x in _expect(edges, list, f"{where}: edges"))
     if len(cuts) >= len(states) or any(a >= b for a, b in zip(cuts, cuts[1:], strict=False)):
         raise FormatError(f"{where}: edges must rise and be fewer than the states")
     return Variable(name, states, cuts, ordered)
 
 
-def _number(value: Any, where: str) -> float:
+def _read_number(value: Any, where: str) -> float:
+    """A finite number."""
     try:
         if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
             return float(value)
     except OverflowError:
         raise FormatError(f"{where}: a number of {len(str(value))} digits is too large") from None
-    raise FormatError(f"{where}: {_shown(value)} is not a finite number")
+    raise FormatError(f"{where}: {_show(value)} is not a finite number")
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     """A value for a message: never long, never nested."""
     return f"a {type(value).__name__}" if isinstance(value, list | dict) else repr(value)[:40]
 
 
-def _weight_in(value: Any, where: str) -> float:
+def _read_weight(value: Any, where: str) -> float:
+    """A number, or the text of an infinite one."""
     if value in ("inf", "-inf"):
         return float(value)
-    return _number(value, f"{where}: weight")
+    return _read_number(value, f"{where}: weight")
 
 
-def _literal(value: Any, domain: Domain, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2 * domain.n_literals:
-        raise FormatError(f"{where}: {_shown(value)} is not one of the {domain.n_literals} literals or their negations")
+def _read_literal(value: Any, domain: Domain, where: str) -> int:
+    """A literal's number."""
+    if isinstance(value, bool) or not isinstance(value, int) or not is_literal(domain, value):
+        raise FormatError(f"{where}: {_show(value)} is not one of the {domain.n_literals} literals or their negations")
     return value

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from undirected.data.literals import get_state, is_negated, make_literal
 from undirected.data.variables import MAX_STATES, Domain
 from undirected.errors import FormatError, FormatWarning
 from undirected.features.conjunction import format_feature
@@ -28,26 +29,29 @@ Scope = tuple[int, ...]
 
 
 def dumps(network: MarkovNetwork) -> str:
-    """One factor per set of variables, with values that keep the partition function; constants are folded into the first factor."""
+    """Write a network as the text of a ``.uai`` file.
+
+    There is one factor per set of variables, with values that keep the partition function; constants are folded into the first factor.
+    """
     domain = network.domain
-    tables = _log_tables(network)
+    tables = _build_tables(network)
     constant = float(network.weights[(network.features.lengths == 0) & (network.weights != np.inf)].sum())
     if constant and not tables:
         tables[(0,)] = np.zeros(int(domain.n_states[0]))
     _fold(constant, tables)
     lines = ["MARKOV", str(len(domain)), " ".join(map(str, domain.n_states.tolist())), str(len(tables))]
     lines += [" ".join(map(str, (len(scope), *reversed(scope)))) for scope in tables]  # the one order that pyAgrum reads right, too
-    for values in _plain_values(list(tables.values())):
+    for values in _exponentiate(list(tables.values())):
         lines += ["", str(values.size), _join(values.T.ravel().tolist())]
     return "\n".join(lines) + "\n"
 
 
-def _log_tables(network: MarkovNetwork) -> dict[Scope, Array]:
+def _build_tables(network: MarkovNetwork) -> dict[Scope, Array]:
     """The sum of the weights of the features over each set of variables, one axis a variable; minus infinity where a rule is broken."""
     features, domain = network.features, network.domain
     variables = features.variables.tolist()
-    states = (features.literals % max(1, domain.n_literals) - domain.base[features.variables]).tolist()
-    positive = (features.literals < domain.n_literals).tolist()
+    states = get_state(domain, features.literals).tolist()
+    positive = (~is_negated(domain, features.literals)).tolist()
     tables: dict[Scope, Array] = {}
     rules: dict[Scope, tuple[Array, list[int]]] = {}  # how many features of weight plus infinity hold, and how many there are
     bounds = features.start.tolist()
@@ -58,7 +62,7 @@ def _log_tables(network: MarkovNetwork) -> dict[Scope, Array]:
         if scope not in tables:
             _check_size(scope, domain)
             tables[scope] = np.zeros([int(domain.n_states[v]) for v in scope])
-        where = tuple(states[a:b]) if all(positive[a:b]) else _cells(scope, domain, variables[a:b], states[a:b], positive[a:b])
+        where = tuple(states[a:b]) if all(positive[a:b]) else _index_cells(scope, domain, variables[a:b], states[a:b], positive[a:b])
         if weight == np.inf:
             holding, n = rules.setdefault(scope, (np.zeros(tables[scope].shape, dtype=np.int64), [0]))
             holding[where] += 1
@@ -70,7 +74,7 @@ def _log_tables(network: MarkovNetwork) -> dict[Scope, Array]:
     return tables
 
 
-def _cells(scope: Scope, domain: Domain, variables: list[int], states: list[int], positive: list[bool]) -> tuple[Array, ...]:
+def _index_cells(scope: Scope, domain: Domain, variables: list[int], states: list[int], positive: list[bool]) -> tuple[Array, ...]:
     """Where a feature with negations is true, as an index of its table."""
     allowed = {v: np.ones(int(domain.n_states[v]), dtype=bool) for v in scope}
     for v, state, is_state in zip(variables, states, positive, strict=True):
@@ -83,10 +87,10 @@ def _cells(scope: Scope, domain: Domain, variables: list[int], states: list[int]
 def _check_size(scope: Scope, domain: Domain) -> None:
     size = math.prod(int(domain.n_states[v]) for v in scope)
     if size > MAX_ENTRIES:
-        raise FormatError(f"the network: {_too_large(len(scope), size)}; use .json or .mn, which keep features as they are")
+        raise FormatError(f"the network: {_describe_size(len(scope), size)}; use .json or .mn, which keep features as they are")
 
 
-def _too_large(n_variables: int, size: float) -> str:
+def _describe_size(n_variables: int, size: float) -> str:
     return f"a factor over {n_variables} variables has {size:.3g} entries, more than the {MAX_ENTRIES:,} that a UAI table may have here"
 
 
@@ -102,7 +106,7 @@ def _fold(constant: float, tables: dict[Scope, Array]) -> None:
         next(iter(tables.values()))[...] += constant
 
 
-def _plain_values(tables: list[Array]) -> list[Array]:
+def _exponentiate(tables: list[Array]) -> list[Array]:
     """The exponentials, with a warning where a factor has to be scaled or a value is too small for a number."""
     out = []
     shifts, vanished = 0.0, 0
@@ -144,18 +148,20 @@ class _Tokens:
         return FormatError(f"{self.name}: {message}")
 
     def take(self, what: str) -> str:
+        """The next word; an error names ``what`` is missing."""
         if self.at >= len(self.tokens):
             raise self.fail(f"the file ends where {what} is expected")
         self.at += 1
         return self.tokens[self.at - 1]
 
-    def whole(self, what: str, low: int, high: int) -> int:
+    def take_whole(self, what: str, low: int, high: int) -> int:
+        """The next word as a whole number in a range."""
         token = self.take(what)
         if not (token.isascii() and token.isdigit() and len(token) <= 12) or not low <= int(token) <= high:
             raise self.fail(f"{token[:40]!r} is not {what} (a whole number from {low} to {high})")
         return int(token)
 
-    def numbers(self, n: int) -> Array:
+    def take_numbers(self, n: int) -> Array:
         """The next ``n`` words, or as many as there are, as numbers."""
         part = self.tokens[self.at : self.at + n]
         self.at += len(part)
@@ -178,19 +184,20 @@ def _is_number(token: str) -> bool:
 
 
 def loads(text: str, name: str) -> MarkovNetwork:
-    """Each entry of a factor becomes a feature, but those equal to the factor's first.
+    """Read a network from the text of a ``.uai`` file; ``name`` is the file's, for messages.
 
+    Each entry of a factor becomes a feature, but those equal to the factor's first.
     That first entry is divided out of its factor, and what was divided out of all factors is the weight of one constant feature.
     """
     tokens = _Tokens(text, name)
     kind = tokens.take("MARKOV or BAYES").upper()
     if kind not in ("MARKOV", "BAYES"):
         raise FormatError(f"{name}: starts with {kind[:40]!r}, not with MARKOV or BAYES")
-    n_variables = tokens.whole("the number of variables", 1, len(tokens.tokens))
-    sizes = [tokens.whole("a number of states", 1, MAX_STATES) for _ in range(n_variables)]
+    n_variables = tokens.take_whole("the number of variables", 1, len(tokens.tokens))
+    sizes = [tokens.take_whole("a number of states", 1, MAX_STATES) for _ in range(n_variables)]
     domain = build_domain(sizes, name)
     known = {str(v): v for v in range(n_variables)}
-    scopes = [_read_scope(tokens, sizes, known) for _ in range(tokens.whole("the number of factors", 0, len(tokens.tokens)))]
+    scopes = [_read_scope(tokens, sizes, known) for _ in range(tokens.take_whole("the number of factors", 0, len(tokens.tokens)))]
     scopes = _reorder(text, kind, scopes, name)
     entries = np.array([math.prod(sizes[v] for v in scope) for scope in scopes], dtype=np.int64)
     logs = _read_logs(tokens, entries)
@@ -200,7 +207,7 @@ def loads(text: str, name: str) -> MarkovNetwork:
         warnings.warn(f"{name}: {what} ({left:,} words in all) and was left out", FormatWarning, stacklevel=3)
     first = np.cumsum(entries) - entries
     divided = np.where(np.isfinite(logs[first]), logs[first], 0.0)
-    start, literals, weights = _features(logs - np.repeat(divided, entries), entries, first, scopes, domain)
+    start, literals, weights = _list_features(logs - np.repeat(divided, entries), entries, first, scopes, domain)
     constant = math.fsum(divided.tolist())
     if constant:
         start, weights = np.append(start, start[-1]), np.append(weights, constant)
@@ -208,19 +215,20 @@ def loads(text: str, name: str) -> MarkovNetwork:
 
 
 def _read_scope(tokens: _Tokens, sizes: list[int], known: dict[str, int]) -> Scope:
-    n = tokens.whole("the size of a scope", 0, len(sizes))
+    """The variables of a factor, whose table must not be too large."""
+    n = tokens.take_whole("the size of a scope", 0, len(sizes))
     scope = tuple([known.get(token, -1) for token in tokens.tokens[tokens.at : tokens.at + n]])
     if len(scope) == n and -1 not in scope:
         tokens.at += n
     else:  # something that is not written plainly, or is wrong
-        scope = tuple(tokens.whole("a variable", 0, len(sizes) - 1) for _ in range(n))
+        scope = tuple(tokens.take_whole("a variable", 0, len(sizes) - 1) for _ in range(n))
     if len(set(scope)) != n:
         raise tokens.fail("a factor names a variable twice")
     size = 1
     for v in scope:
         size *= sizes[v]
         if size > MAX_ENTRIES:
-            raise tokens.fail(_too_large(n, math.prod(float(sizes[u]) for u in scope)))
+            raise tokens.fail(_describe_size(n, math.prod(float(sizes[u]) for u in scope)))
     return scope
 
 
@@ -248,7 +256,7 @@ def _read_logs(tokens: _Tokens, entries: Array) -> Array:
     """The logarithms of the values of all factors, one after the other; each factor starts with its size."""
     end = np.cumsum(entries + 1)
     head = end - entries - 1
-    numbers = tokens.numbers(int(end[-1]) if len(end) else 0)
+    numbers = tokens.take_numbers(int(end[-1]) if len(end) else 0)
     found = int(np.searchsorted(head, len(numbers)))  # factors that have a size
     wrong = np.flatnonzero(numbers[head[:found]] != entries[:found])
     if len(wrong):
@@ -269,10 +277,10 @@ def _read_logs(tokens: _Tokens, entries: Array) -> Array:
         return np.asarray(np.log(values))
 
 
-def _features(logs: Array, entries: Array, first: Array, scopes: list[Scope], domain: Domain) -> tuple[Array, Array, Array]:
+def _list_features(logs: Array, entries: Array, first: Array, scopes: list[Scope], domain: Domain) -> tuple[Array, Array, Array]:
     """Offsets, literals and weights of one feature per entry that is not zero; variables of one state need no literal."""
     sizes = domain.n_states.tolist()
-    axes = [_axes(scope, sizes) for scope in scopes]
+    axes = [_find_axes(scope, sizes) for scope in scopes]
     length = np.array([len(scope) for scope in axes], dtype=np.int64)
     which = np.flatnonzero(logs)
     factor = np.repeat(np.arange(len(scopes)), entries)[which]
@@ -286,11 +294,11 @@ def _features(logs: Array, entries: Array, first: Array, scopes: list[Scope], do
         row = np.searchsorted(members, factor[mine])
         for i in range(n):
             variable, stride = table[row, i, 0], table[row, i, 1]
-            literals[start[mine] + i] = domain.base[variable] + place[mine] // stride % domain.n_states[variable]
+            literals[start[mine] + i] = make_literal(domain, variable, place[mine] // stride % domain.n_states[variable])
     return start, literals, logs[which]
 
 
-def _axes(scope: Scope, sizes: list[int]) -> list[tuple[int, int]]:
+def _find_axes(scope: Scope, sizes: list[int]) -> list[tuple[int, int]]:
     """The variables of a table that have a choice, rising, each with the distance between its states in the table."""
     out = []
     stride = 1
@@ -302,30 +310,30 @@ def _axes(scope: Scope, sizes: list[int]) -> list[tuple[int, int]]:
 
 
 def loads_evidence(text: str, name: str, domain: Domain) -> list[str]:
-    """The literals of a ``.evid`` file, as texts that `MarkovNetwork.query` takes.
+    """Read the literals of a ``.evid`` file, as texts that `MarkovNetwork.query` takes.
 
     It holds the number of known variables, then each with its state; or a number of samples before that, of which there must be one.
     """
     tokens = _Tokens(text, name)
     n = len(tokens.tokens)
-    known = tokens.whole("the number of known variables", 0, n)
+    known = tokens.take_whole("the number of known variables", 0, n)
     if n != 1 + 2 * known:
         if known != 1:
             _refuse_samples(tokens, known)
-        known = tokens.whole("the number of known variables", 0, n)
+        known = tokens.take_whole("the number of known variables", 0, n)
         if n != 2 + 2 * known:
             raise tokens.fail(f"{known} variables and their states are {2 * known} numbers, but {n - 2} follow")
     states: dict[int, int] = {}
     for _ in range(known):
-        v = tokens.whole("a variable", 0, len(domain) - 1)
-        state = tokens.whole(f"a state of variable {v}", 0, int(domain.n_states[v]) - 1)
+        v = tokens.take_whole("a variable", 0, len(domain) - 1)
+        state = tokens.take_whole(f"a state of variable {v}", 0, int(domain.n_states[v]) - 1)
         if states.setdefault(v, state) != state:
             raise tokens.fail(f"variable {v} is in the states {states[v]} and {state} at once")
-    return [format_feature((int(domain.base[v]) + state,), domain) for v, state in states.items()]
+    return [format_feature((int(make_literal(domain, v, state)),), domain) for v, state in states.items()]
 
 
 def _refuse_samples(tokens: _Tokens, claimed: int) -> None:
-    """Raises: either there are several samples, or the numbers fit neither form of a file."""
+    """Raise, since there are several samples or the numbers fit neither form of a file."""
     n, at = len(tokens.tokens), 1
     for _ in range(claimed):
         size = tokens.tokens[at] if at < n else ""
@@ -339,16 +347,16 @@ def _refuse_samples(tokens: _Tokens, claimed: int) -> None:
 
 
 def dumps_marginals(domain: Domain, marginals: Mapping[str, Mapping[str, float]]) -> str:
-    """The ``.MAR`` form: the number of variables, then for each its number of states and their probabilities."""
+    """Write marginals in the ``.MAR`` form: the number of variables, then for each its number of states and their probabilities."""
     parts = [f"{len(v.states)} {_join(marginals[v.name][s] for s in v.states)}" for v in domain.variables]
     return f"MAR\n{len(domain)} {' '.join(parts)}\n"
 
 
 def dumps_partition(log_z: float) -> str:
-    """The ``.PR`` form: the logarithm to base 10 of the partition function."""
+    """Write the partition function in the ``.PR`` form: the logarithm to base 10 of the partition function."""
     return f"PR\n{log_z / math.log(10)!r}\n"
 
 
 def dumps_assignment(domain: Domain, states: Mapping[str, str]) -> str:
-    """The ``.MAP`` form: the number of variables, then the number of each one's state."""
+    """Write an assignment in the ``.MAP`` form: the number of variables, then the number of each one's state."""
     return f"MAP\n{len(domain)} {' '.join(str(v.index(states[v.name])) for v in domain.variables)}\n"

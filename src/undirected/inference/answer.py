@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from undirected.data.literals import get_slice
 from undirected.data.variables import Domain
 from undirected.kernels.types import Array
+from undirected.work import StoppedBy
 
-BAR = 24
-ENDS = {"time": "time budget", "sweeps": "largest number of sweeps"}
+BAR_WIDTH = 24  # characters of a bar for probability one
+ENDS = {StoppedBy.TIME: "time budget", StoppedBy.SWEEPS: "largest number of sweeps"}
 
 
 @dataclass
@@ -32,8 +34,8 @@ class Answer:
         Whether the chains agree; None where nothing was sampled.
     converged : bool
         Whether an iterative approximation came to rest.
-    stopped_by : str or None
-        ``time``, ``sweeps`` or ``interrupt`` if sampling ended before the precision was reached.
+    stopped_by : StoppedBy or None
+        A text, ``time``, ``sweeps`` or ``interrupt``, if sampling ended before the precision was reached.
     seconds : float
     why : str
         Why this method, in a sentence.
@@ -50,7 +52,7 @@ class Answer:
     why: str
     diagnostics: dict[str, Any]
     converged: bool = True
-    stopped_by: str | None = None
+    stopped_by: StoppedBy | None = None
 
     def __getitem__(self, variable: str) -> dict[str, float]:
         return self.marginals[variable]
@@ -64,7 +66,7 @@ class Answer:
     @property
     def largest_error(self) -> float:
         """The largest standard error; NaN if one is not known."""
-        return max((e for states in self.standard_errors.values() for e in states.values()), key=_nan_first, default=0.0)
+        return max((e for states in self.standard_errors.values() for e in states.values()), key=_rank_error, default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields under the names of the command line's ``--json``."""
@@ -98,7 +100,8 @@ class Answer:
         else:
             trust = f"standard errors up to {self.largest_error:.2g}"
         if self.stopped_by is not None:
-            trust += " (interrupted)" if self.stopped_by == "interrupt" else f" (the {ENDS[self.stopped_by]} ended before the precision)"
+            end = "interrupted" if self.stopped_by == StoppedBy.INTERRUPT else f"the {ENDS[self.stopped_by]} ended before the precision"
+            trust += f" ({end})"
         return f"{self.method}: {trust}; {self.seconds:.2g} s. {self.why}"
 
     def to_text(self, limit: int | None = None) -> str:
@@ -111,7 +114,7 @@ class Answer:
             for k, (state, p) in enumerate(self.marginals[v].items()):
                 error = self.standard_errors[v][state]
                 shown = "" if self.exact else "  ±    ?" if np.isnan(error) else f"  ±{error:.4f}"
-                bar = "█" * round(p * BAR)
+                bar = "█" * round(p * BAR_WIDTH)
                 lines.append(f"{v if k == 0 else '':<{left}}  {state:<{middle}}  {p:.4f}{shown}  {bar}".rstrip())
         if limit is not None and len(self.marginals) > limit:
             lines.append(f"... and {len(self.marginals) - limit} more variables")
@@ -135,14 +138,15 @@ class Answer:
         return f"<div><table>{''.join(cells)}</table><small>{html.escape(self.summary())}</small></div>"
 
 
-def by_name(domain: Domain, values: Array, variables: list[int]) -> dict[str, dict[str, float]]:
-    """Values by literal as nested dicts."""
+def name_values(domain: Domain, values: Array, variables: list[int]) -> dict[str, dict[str, float]]:
+    """Values by literal as dicts by name of the variable and of the state."""
     out = {}
     for v in variables:
-        mine = values[domain.base[v] : domain.base[v + 1]]
+        mine = values[get_slice(domain, v)]
         out[domain[v].name] = dict(zip(domain[v].states, (float(x) for x in mine), strict=True))
     return out
 
 
-def _nan_first(value: float) -> float:
+def _rank_error(value: float) -> float:
+    """Errors by size; one that is not known counts as the largest."""
     return float("inf") if np.isnan(value) else value

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from undirected.inference.problem import Problem
+from undirected.inference.reduced import ReducedNetwork
 from undirected.kernels.types import Array
+from undirected.work import Work
 
 DAMPINGS = (0.0, 0.5, 0.9)  # tried in turn until it converges
 
@@ -29,7 +30,8 @@ class Propagated:
 
 
 def propagate(
-    problem: Problem,
+    reduced: ReducedNetwork,
+    work: Work,
     *,
     maximum: bool = False,
     reweighted: bool = False,
@@ -50,9 +52,9 @@ def propagate(
     """
     best: Propagated | None = None
     for share in DAMPINGS if damping is None else (damping,):
-        found = problem.model.propagate(problem.evidence, maximum, reweighted, share, tol, max_rounds, problem.seed)
+        found = reduced.model.propagate(reduced.evidence, maximum, reweighted, share, tol, max_rounds, work.seed)
         beliefs, log_z, _, updates, converged = found
-        best = Propagated(np.asarray(beliefs), float(log_z) + problem.constant, bool(converged), int(updates), share)
+        best = Propagated(np.asarray(beliefs), float(log_z) + reduced.constant, bool(converged), int(updates), share)
         if best.converged:
             break
     assert best is not None

@@ -4,58 +4,46 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from undirected.data.dataset import Dataset
+from undirected.data.literals import get_slice
 from undirected.data.raw import RawColumn, RawTable
 from undirected.data.readers import read_data, read_raw
-from undirected.errors import DataError
-from undirected.inference import gibbs, junction_tree
-from undirected.inference.engine import check_method
-from undirected.inference.evidence import Evidence, of_codes
-from undirected.inference.map_state import best_rows
-from undirected.inference.problem import Problem
-from undirected.inference.rows import batches, distinct_rows, row_marginals
+from undirected.inference import gibbs
+from undirected.inference.evidence import mark_rows
+from undirected.inference.junction_tree import count_cells
+from undirected.inference.map_state import complete_rows
+from undirected.inference.reduced import ReducedNetwork
+from undirected.inference.rows import cut_rows, find_distinct, find_row_marginals
 from undirected.kernels.types import Array
-from undirected.work import MEMORY
+from undirected.work import Work
 
 if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork
 
-IMPUTE_METHODS = ("map", "sample", "marginal")
+METHODS = ("map", "sample", "marginal")
 
 
-def sample(
-    network: MarkovNetwork, n: int, evidence: Evidence = None, *, sweeps: int = 500, data: Any = None, memory: int = MEMORY,
-    threads: int | None = None, seed: int = 0,
-) -> Dataset:  # fmt: skip
-    """See `MarkovNetwork.sample`."""
-    if n < 1:
-        raise DataError(f"n={n}: at least one sample")
-    problem = Problem(network, evidence, memory, threads, seed)
-    problem.check_feasible()
-    states = junction_tree.draw(problem, n).copy()
-    open_ones = (states < 0).any(axis=0)
+def draw_rows(reduced: ReducedNetwork, n: int, work: Work, sweeps: int, data: Array | None = None) -> Dataset:
+    """A table drawn from a network: exactly where memory allows, else one row from each of ``n`` Gibbs chains."""
+    plan = reduced.plan(count_cells(work), work)
+    reduced.check_feasible(plan)
+    codes = plan.draw(n, work).copy()
+    open_ones = (codes < 0).any(axis=0)
     how = "exact samples"
     if open_ones.any():
-        rows = None if data is None else read_data(data, domain=network.domain).codes
-        rest = problem.frozen(np.setdiff1d(problem.open_variables(), np.flatnonzero(open_ones)))
-        states[:, open_ones] = gibbs.samples(rest, n, sweeps=sweeps, data=rows)[:, open_ones]
+        rest = reduced.freeze(np.setdiff1d(reduced.open_variables(), np.flatnonzero(open_ones)), work)
+        codes[:, open_ones] = gibbs.draw(rest, n, work, sweeps=sweeps, data=data)[:, open_ones]
         how = f"samples by Gibbs sampling, {sweeps} sweeps each"
-    return Dataset(network.domain, states, source=how)
+    return Dataset(reduced.domain, codes, source=how)
 
 
-def exact_sample(network: MarkovNetwork, n: int, seed: int = 0) -> Dataset:
-    """Independent rows from the network's exact distribution; an error where its tables do not fit into memory."""
-    problem = Problem(network, seed=seed)
-    problem.require_exact("an exact sample")
-    return Dataset(network.domain, junction_tree.draw(problem, n), source="an exact sample")
-
-
-def partial_table(network: MarkovNetwork, data: Any, absent: str | None = None, unknown: str = "error") -> Dataset:
-    """A table over the network's variables in which cells may be missing, and the column of one variable absent."""
+def read_partial(network: MarkovNetwork, data: Any, absent: str | None = None, unknown: str = "error") -> Dataset:
+    """Read a table over the network's variables in which cells may be missing, and the column of one variable absent."""
     if isinstance(data, Dataset):
         return read_data(data, domain=network.domain, unknown=unknown)
     raw = read_raw(data)
@@ -69,36 +57,58 @@ def partial_table(network: MarkovNetwork, data: Any, absent: str | None = None, 
     return read_data(raw, domain=network.domain, unknown=unknown)
 
 
-def impute(
-    network: MarkovNetwork, data: Any, method: str = "map", *, memory: int = MEMORY, threads: int | None = None, seed: int = 0
-) -> Dataset:
-    """See `MarkovNetwork.impute`."""
-    check_method(method, IMPUTE_METHODS)
-    table = partial_table(network, data)
+def complete(reduced: ReducedNetwork, table: Dataset, method: str, work: Work) -> Dataset:
+    """A table with its missing cells filled in."""
+    domain = reduced.domain
     codes = table.codes.astype(np.int16)
     rows = np.flatnonzero((codes < 0).any(axis=1))
-    problem = Problem(network, None, memory, threads, seed)
-    for piece in batches(len(rows), network.domain.n_literals) if len(rows) else []:
-        marks = of_codes(network.domain, codes[rows[piece]])
+    for piece in cut_rows(len(rows), domain.n_literals) if len(rows) else []:
+        marks = mark_rows(domain, codes[rows[piece]])
         if method == "sample":
-            codes[rows[piece]] = _drawn(problem, marks, piece)
+            codes[rows[piece]] = _draw_completions(reduced, marks, piece, work)
             continue
-        distinct, place = distinct_rows(marks)
-        codes[rows[piece]] = (best_rows(problem, distinct) if method == "map" else _likeliest(problem, distinct))[place]
-    return Dataset(network.domain, codes, table.weights, f"{table.source}, completed", table.lines)
+        distinct, place = find_distinct(marks)
+        filled = complete_rows(reduced, distinct, work) if method == "map" else _take_likeliest(reduced, distinct, work)
+        codes[rows[piece]] = filled[place]
+    return Dataset(domain, codes, table.weights, f"{table.source}, completed", table.lines)
 
 
-def _likeliest(problem: Problem, marks: Array) -> Array:
+def _take_likeliest(reduced: ReducedNetwork, marks: Array, work: Work) -> Array:
     """Each variable's most probable state, on its own."""
-    found, base = row_marginals(problem, marks), problem.domain.base
-    states = [np.argmax(found.marginals[:, base[v] : base[v + 1]], axis=1) for v in range(len(problem.domain))]
+    found = find_row_marginals(reduced, marks, work)
+    states = [np.argmax(found.marginals[:, get_slice(reduced.domain, v)], axis=1) for v in range(len(reduced.domain))]
     return np.stack(states, axis=1)[found.place]
 
 
-def fill_raw(network: MarkovNetwork, raw: RawTable, method: str = "map", unknown: str = "error", **options: Any) -> tuple[str, int]:
-    """A table as CSV text with its missing cells filled in and all others as they were; how many were filled."""
-    table = partial_table(network, raw, unknown=unknown)
-    full = impute(network, table, method, **options)
+def _draw_completions(reduced: ReducedNetwork, marks: Array, numbers: Array, work: Work) -> Array:
+    """An assignment drawn for each row, whose number makes its seed."""
+    out = np.empty((len(marks), len(reduced.domain)), dtype=np.int16)
+    for r, (row, number) in enumerate(zip(marks, numbers.tolist(), strict=True)):
+        mine = replace(work, seed=int(np.random.SeedSequence((work.seed, number)).generate_state(1)[0]))
+        single = reduced.under(row)
+        plan = single.plan(count_cells(mine), mine)
+        single.check_feasible(plan)
+        codes = plan.draw(1, mine)[0].copy()
+        if (codes < 0).any():
+            codes[codes < 0] = gibbs.draw(single, 4, mine)[0][codes < 0]
+        out[r] = codes
+    return out
+
+
+def predict(reduced: ReducedNetwork, codes: Array, v: int, work: Work) -> Array:
+    """P(variable = state | the other cells of the row) by row and state."""
+    codes = codes.astype(np.int16)
+    codes[:, v] = -1
+    mine = get_slice(reduced.domain, v)
+    out = np.empty((len(codes), mine.stop - mine.start))
+    for piece in cut_rows(len(codes), reduced.domain.n_literals):
+        found = find_row_marginals(reduced, mark_rows(reduced.domain, codes[piece]), work)
+        out[piece] = found.marginals[:, mine][found.place]
+    return out
+
+
+def write_filled(raw: RawTable, network: MarkovNetwork, table: Dataset, full: Dataset) -> tuple[str, int]:
+    """A raw table as CSV text with its missing cells filled in and all others as they were; how many were filled."""
     names = raw.names or network.domain.names
     place = {name: v for v, name in enumerate(network.domain.names)} if network.domain.named and raw.names else None
     columns, cells = [], 0
@@ -117,32 +127,3 @@ def fill_raw(network: MarkovNetwork, raw: RawTable, method: str = "map", unknown
         writer.writerow(names)
     writer.writerows(zip(*columns, strict=True))
     return out.getvalue(), cells
-
-
-def _drawn(problem: Problem, marks: Array, numbers: Array) -> Array:
-    """A sample for each row, whose number makes its seed."""
-    out = np.empty((len(marks), len(problem.domain)), dtype=np.int16)
-    for r, (row, number) in enumerate(zip(marks, numbers.tolist(), strict=True)):
-        single = problem.under(row, int(np.random.SeedSequence((problem.seed, number)).generate_state(1)[0]))
-        single.check_feasible()
-        states = junction_tree.draw(single, 1)[0].copy()
-        if (states < 0).any():
-            states[states < 0] = gibbs.samples(single, 4)[0][states < 0]
-        out[r] = states
-    return out
-
-
-def predict_proba(
-    network: MarkovNetwork, data: Any, target: str, *, memory: int = MEMORY, threads: int | None = None, seed: int = 0
-) -> Array:
-    """See `MarkovNetwork.predict_proba`."""
-    v = network.domain.index(target)
-    codes = partial_table(network, data, target).codes.astype(np.int16)
-    codes[:, v] = -1
-    problem = Problem(network, None, memory, threads, seed)
-    mine = slice(int(network.domain.base[v]), int(network.domain.base[v + 1]))
-    out = np.empty((len(codes), mine.stop - mine.start))
-    for piece in batches(len(codes), network.domain.n_literals):
-        found = row_marginals(problem, of_codes(network.domain, codes[piece]))
-        out[piece] = found.marginals[:, mine][found.place]
-    return out

@@ -1,4 +1,4 @@
-"""Enumeration of all states: the oracle that other engines are held against."""
+"""Enumeration of all assignments: the oracle that other engines are held against."""
 
 from __future__ import annotations
 
@@ -7,66 +7,65 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from undirected.data.literals import get_slice, get_state, get_variable, split_literals
 from undirected.errors import ParameterError
-from undirected.inference.problem import Problem
+from undirected.inference.reduced import ReducedNetwork
 from undirected.kernels.types import Array
 
-MAX_STATES = 1 << 20
+MAX_ASSIGNMENTS = 1 << 20
+FEW_ASSIGNMENTS = 50_000  # up to which a plain product is the quicker way to list them
 
 
 @dataclass
 class Enumerated:
-    """Every state that evidence leaves, as codes, with its log-probability (not normalised)."""
+    """Every assignment that evidence leaves, as codes, with its log-probability (not normalised)."""
 
-    states: Array
+    assignments: Array
     scores: Array
 
     @property
     def log_z(self) -> float:
+        """The log partition function."""
         top = float(self.scores.max())
         return top + float(np.log(np.exp(self.scores - top).sum()))
 
     @property
     def probabilities(self) -> Array:
+        """The probability of each assignment."""
         p = np.exp(self.scores - self.scores.max())
         return np.asarray(p / p.sum())
 
 
-def enumerate_states(problem: Problem) -> Enumerated:
-    """Score all states one by one; up to a million of them."""
-    domain, allowed = problem.domain, problem.given.allowed
-    choices = [np.flatnonzero(allowed[domain.base[v] : domain.base[v + 1]]) for v in range(len(domain))]
+def enumerate_assignments(reduced: ReducedNetwork) -> Enumerated:
+    """Score all assignments one by one; up to a million of them."""
+    domain, allowed = reduced.domain, reduced.given.allowed
+    choices = [np.flatnonzero(allowed[get_slice(domain, v)]) for v in range(len(domain))]
     n = float(np.prod([float(len(c)) for c in choices]))
-    if n > MAX_STATES:
-        raise ParameterError(f"enumeration of {n:.3g} states is too much (up to {MAX_STATES:,}); choose junction-tree or gibbs")
-    if n < 50_000:
-        states = np.array(list(itertools.product(*choices)), dtype=np.int16).reshape(int(n), len(domain))
+    if n > MAX_ASSIGNMENTS:
+        raise ParameterError(f"enumeration of {n:.3g} states is too much (up to {MAX_ASSIGNMENTS:,}); choose junction-tree or gibbs")
+    if n < FEW_ASSIGNMENTS:
+        rows = np.array(list(itertools.product(*choices)), dtype=np.int16).reshape(int(n), len(domain))
     else:
-        states = np.stack([grid.ravel() for grid in np.meshgrid(*choices, indexing="ij")], axis=1).astype(np.int16)
-    scores = np.full(len(states), problem.constant)
-    features, weights = problem.network.features, np.clip(problem.network.weights, -problem.hard, problem.hard)
-    n_literals = domain.n_literals
-    for row, weight in zip(features, weights, strict=True):
-        holds = np.ones(len(states), dtype=bool)
-        for literal in row:
-            v = int(domain.literal_variable[literal % n_literals])
-            holds &= (states[:, v] == literal % n_literals - domain.base[v]) == (literal < n_literals)
+        rows = np.stack([grid.ravel() for grid in np.meshgrid(*choices, indexing="ij")], axis=1).astype(np.int16)
+    scores = np.full(len(rows), reduced.constant)
+    weights = np.clip(reduced.network.weights, -reduced.hard, reduced.hard)
+    for literals, weight in zip(reduced.network.features, weights, strict=True):
+        holds = np.ones(len(rows), dtype=bool)
+        for v, state, is_negated in split_literals(domain, literals):
+            holds &= (rows[:, v] == state) != is_negated
         scores[holds] += weight
-    for literal, value in problem.given.likelihood.items():
-        v = int(domain.literal_variable[literal])
-        scores[states[:, v] == literal - domain.base[v]] += value
-    found = Enumerated(states, scores)
-    problem.check_possible(found.log_z)
+    for literal, value in reduced.given.likelihood.items():
+        scores[rows[:, get_variable(domain, literal)] == get_state(domain, literal)] += value
+    found = Enumerated(rows, scores)
+    reduced.check_possible(found.log_z)
     return found
 
 
-def marginals(problem: Problem) -> tuple[Array, float]:
+def find_marginals(reduced: ReducedNetwork) -> tuple[Array, float]:
     """Marginals by literal, and the log partition function."""
-    found = enumerate_states(problem)
-    p = found.probabilities
-    out = np.zeros(problem.domain.n_literals)
-    for v in range(len(problem.domain)):
-        out[problem.domain.base[v] : problem.domain.base[v + 1]] = np.bincount(
-            found.states[:, v], weights=p, minlength=int(problem.domain.n_states[v])
-        )
+    found = enumerate_assignments(reduced)
+    p, domain = found.probabilities, reduced.domain
+    out = np.zeros(domain.n_literals)
+    for v in range(len(domain)):
+        out[get_slice(domain, v)] = np.bincount(found.assignments[:, v], weights=p, minlength=int(domain.n_states[v]))
     return out, found.log_z

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from undirected.data.discretize import bin_codes
+from undirected.data.literals import get_slice, make_literal, split_literals
 from undirected.data.variables import Domain, Variable, as_number
 from undirected.errors import DataError, FeatureError, ImpossibleEvidence
 from undirected.features.conjunction import normalise, parse_feature
@@ -27,7 +28,7 @@ class Given:
 
 
 def read_evidence(domain: Domain, evidence: Evidence | Given) -> Given:
-    """Evidence as users write it.
+    """Read evidence as users write it.
 
     A mapping of names to a state (``{"smoker": "yes"}``), to a list or set of states of which one holds, or to likelihoods
     (``{"test": {"positive": 0.9, "negative": 0.2}}``, or an array in the order of the states); or texts such as
@@ -51,39 +52,36 @@ def read_evidence(domain: Domain, evidence: Evidence | Given) -> Given:
 
 
 def check_left(domain: Domain, given: Given) -> None:
-    """Raises if a variable has no state left."""
+    """Raise if a variable has no state left."""
     for v, variable in enumerate(domain.variables):
-        if not given.allowed[domain.base[v] : domain.base[v + 1]].any():
+        if not given.allowed[get_slice(domain, v)].any():
             raise ImpossibleEvidence(f"the evidence leaves no state of {variable.name!r}; it has {', '.join(variable.states[:8])}")
 
 
 def _take_text(domain: Domain, given: Given, text: str) -> None:
+    """Add what a text such as ``age!=old`` says."""
     if not isinstance(text, str):
         raise DataError(f"evidence is a mapping of names to states, or texts such as 'smoker=yes', not {text!r}")
     try:
         literals = parse_feature(text, domain)
     except FeatureError as error:
-        literals = _binned(domain, text)
+        literals = _parse_number(domain, text)
         if not literals:
             raise FeatureError(str(error).replace("in the feature", "in the evidence").replace("the feature", "the evidence")) from None
-    n = domain.n_literals
-    for literal in literals:
-        v = int(domain.literal_variable[literal % n])
-        mine = slice(int(domain.base[v]), int(domain.base[v + 1]))
-        keep = np.arange(mine.start, mine.stop) == literal % n
-        given.allowed[mine] &= keep if literal < n else ~keep
+    for v, state, is_negated in split_literals(domain, literals):
+        given.allowed[get_slice(domain, v)] &= (np.arange(domain.n_states[v]) == state) != is_negated
 
 
-def _binned(domain: Domain, text: str) -> tuple[int, ...]:
-    """``age=37`` for a variable of bins; nothing if the text is something else."""
+def _parse_number(domain: Domain, text: str) -> tuple[int, ...]:
+    """The literal of ``age=37`` for a variable of bins; nothing if the text is something else."""
     name, _, value = text.partition("=")
     v = domain.find(name.strip())
     if v is None or domain[v].edges is None or as_number(value.strip()) is None:
         return ()
-    return normalise([int(domain.base[v]) + state_code(domain[v], value.strip())], domain)
+    return normalise([int(make_literal(domain, v, find_state(domain[v], value.strip())))], domain)
 
 
-def state_code(variable: Variable, value: Any) -> int:
+def find_state(variable: Variable, value: Any) -> int:
     """The code of a state, or of the bin that a number falls into."""
     try:
         text = str(value)
@@ -99,12 +97,12 @@ def state_code(variable: Variable, value: Any) -> int:
 
 def take(domain: Domain, given: Given, v: int, value: Any) -> None:
     """Add what is known of one variable: a state, states of which one holds, or likelihoods."""
-    variable = domain[v]
-    first, k = int(domain.base[v]), len(variable.states)
+    variable, mine = domain[v], get_slice(domain, v)
+    first, k = mine.start, len(variable.states)
     if isinstance(value, Mapping):
         values = np.zeros(k)
         for state, likelihood in value.items():
-            code = state_code(variable, state)
+            code = find_state(variable, state)
             try:
                 values[code] = float(likelihood)
             except (TypeError, ValueError, OverflowError):
@@ -113,24 +111,24 @@ def take(domain: Domain, given: Given, v: int, value: Any) -> None:
     if isinstance(value, np.ndarray) and value.ndim:
         if value.dtype.kind not in "biuf" or value.shape != (k,) or not np.isfinite(value).all() or (value < 0).any():
             raise DataError(f"the likelihoods of {variable.name!r} are not {k} numbers of zero or more, one a state")
-        given.allowed[first : first + k] &= value > 0
+        given.allowed[mine] &= value > 0
         for s in np.flatnonzero(value > 0):
             given.likelihood[first + int(s)] = given.likelihood.get(first + int(s), 0.0) + float(np.log(value[s]))
         return
     states = value if isinstance(value, list | tuple | AbstractSet) else [value]
     keep = np.zeros(k, dtype=bool)
     for state in states:
-        keep[state_code(variable, state)] = True
-    given.allowed[first : first + k] &= keep
+        keep[find_state(variable, state)] = True
+    given.allowed[mine] &= keep
 
 
-def of_codes(domain: Domain, codes: Array) -> Array:
-    """Evidence of many rows: marks by row and literal; a negative code leaves the variable open."""
+def mark_rows(domain: Domain, codes: Array) -> Array:
+    """The cells of many rows as evidence: marks by row and literal; a negative code leaves the variable open."""
     rows = np.arange(len(codes))
     marks = np.zeros((len(codes), domain.n_literals), dtype=np.uint8)
     for v in range(len(domain)):
         column = codes[:, v].astype(np.int64)
         known = column >= 0
-        marks[rows[known], domain.base[v] + column[known]] = 1
-        marks[~known, domain.base[v] : domain.base[v + 1]] = 1
+        marks[rows[known], make_literal(domain, v, column[known])] = 1
+        marks[~known, get_slice(domain, v)] = 1
     return marks

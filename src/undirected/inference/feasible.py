@@ -8,14 +8,14 @@ and more failures. Only when it has gone through everything, or propagation alon
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from undirected.data.variables import Domain
+from undirected.data.literals import get_slice, split_literals
 from undirected.errors import ImpossibleEvidence
 from undirected.kernels.types import Array
+from undirected.work import Work
 
 if TYPE_CHECKING:
     from undirected.network.network import MarkovNetwork
@@ -29,31 +29,57 @@ class Contradiction(Exception):
     """No state is left for a variable."""
 
 
-class Rules:
-    """The features of infinite weight as forbidden conjunctions, each a list of (variable, states that the conjunction allows) with the
-    states as bits of a number; ``left`` are the states that are left to each variable."""
+Part = tuple[int, int]  # of a conjunction: a variable, and the states that it allows as bits of a number
 
-    def __init__(self, network: MarkovNetwork, allowed: Array) -> None:
-        domain = network.domain
-        self.domain = domain
-        self.left = [_bits(allowed[domain.base[v] : domain.base[v + 1]]) for v in range(len(domain))]
-        self.forbidden: list[list[tuple[int, int]]] = []
-        self.possible = True
+
+class RuleBook:
+    """The features of infinite weight of a network, read once.
+
+    ``forbidden`` are conjunctions that must not hold, ``required`` are parts of those that must; ``of`` lists the forbidden conjunctions
+    that each variable is in. ``features`` are the same rules as a set, but for those without literals, and ``wanted`` tells which of them
+    must hold.
+    """
+
+    def __init__(self, network: MarkovNetwork) -> None:
+        self.domain = network.domain
         hard = np.flatnonzero(np.isinf(network.weights))
-        for parts, weight in zip(_parts(network, hard, domain), network.weights[hard].tolist(), strict=True):
-            if weight < 0:
+        self.forbidden: list[list[Part]] = []
+        self.required: list[Part] = []
+        for j in hard.tolist():
+            parts = self._read(network.features[j])
+            if network.weights[j] < 0:
                 self.forbidden.append(parts)
             else:
-                for v, states in parts:
-                    self.left[v] &= states
-        self.of: list[list[int]] = [[] for _ in range(len(domain))]
+                self.required += parts
+        self.of: list[list[int]] = [[] for _ in range(len(self.domain))]
         for r, parts in enumerate(self.forbidden):
             for v, _ in parts:
                 self.of[v].append(r)
+        named = hard[network.features.lengths[hard] > 0]
+        self.features, self.wanted = network.features.subset(named), network.weights[named] > 0
+
+    def _read(self, literals: tuple[int, ...]) -> list[Part]:
+        """The states that a conjunction allows, by variable."""
+        parts: dict[int, int] = {}
+        for v, state, is_negated in split_literals(self.domain, literals):
+            every = (1 << int(self.domain.n_states[v])) - 1
+            parts[v] = parts.get(v, every) & (every & ~(1 << state) if is_negated else 1 << state)
+        return list(parts.items())
+
+
+class Rules:
+    """Rules under evidence: the states that are left to each variable (``left``, as bits), and a search for an assignment."""
+
+    def __init__(self, book: RuleBook, allowed: Array) -> None:
+        self.domain, self.forbidden, self.of = book.domain, book.forbidden, book.of
+        self.left = [_pack_bits(allowed[get_slice(self.domain, v)]) for v in range(len(self.domain))]
+        self.possible = True
+        for v, states in book.required:
+            self.left[v] &= states
         self.ruled = np.array([v for v, mine in enumerate(self.of) if mine], dtype=np.int64)
-        self.trail: list[tuple[int, int]] = []
+        self.trail: list[Part] = []
         self.n_left = np.array([bits.bit_count() for bits in self.left])
-        self.trouble = np.ones(len(domain))  # grows with the broken rules that a variable is in
+        self.trouble = np.ones(len(self.domain))  # grows with the broken rules that a variable is in
         try:
             if not all(self.left) or not all(self.forbidden):
                 raise Contradiction
@@ -61,7 +87,7 @@ class Rules:
         except Contradiction:
             self.possible = False
 
-    def marks(self) -> Array:
+    def mark_left(self) -> Array:
         """The states that are left, a mark a literal."""
         sizes = self.domain.n_states.tolist()
         return np.array([bits >> s & 1 for bits, k in zip(self.left, sizes, strict=True) for s in range(k)], dtype=np.uint8)
@@ -89,34 +115,38 @@ class Rules:
                 queue += self.of[open_one]
 
     def _narrow(self, v: int, states: int) -> None:
+        """Leave a variable these states only, and note what it had."""
         self.trail.append((v, self.left[v]))
         self.left[v] = states
         self.n_left[v] = states.bit_count()
 
     def _undo(self, length: int) -> None:
+        """Give back what was taken since the trail had this length."""
         while len(self.trail) > length:
             v, before = self.trail.pop()
             self.left[v] = before
             self.n_left[v] = before.bit_count()
 
-    def search(self, seconds: float, rng: np.random.Generator, hint: Array | None = None) -> Array | None:
-        """An assignment that keeps all rules, near ``hint`` if one is given; None if none was found in time, which proves nothing. Raises
-        `ImpossibleEvidence` if there is none."""
+    def search(self, work: Work, rng: np.random.Generator, hint: Array | None = None) -> Array | None:
+        """An assignment that keeps all rules, near ``hint`` if one is given.
+
+        None if none was found in time, which proves nothing; raises `ImpossibleEvidence` if there is none.
+        """
         if not self.possible:
             raise ImpossibleEvidence(IMPOSSIBLE)
-        deadline, failures = time.monotonic() + seconds, FIRST_FAILURES
+        failures = FIRST_FAILURES
         while True:
-            found, finished = self._descend(failures, deadline, rng, hint)
+            found, finished = self._descend(failures, work, rng, hint)
             if found is not None:
                 return found
             if finished:
                 raise ImpossibleEvidence(IMPOSSIBLE)
-            if time.monotonic() > deadline:
+            if work.is_over:
                 return None
             failures *= 2
             hint = None
 
-    def _descend(self, failures: int, deadline: float, rng: np.random.Generator, hint: Array | None) -> tuple[Array | None, bool]:
+    def _descend(self, failures: int, work: Work, rng: np.random.Generator, hint: Array | None) -> tuple[Array | None, bool]:
         """One search from the root: an assignment, or None and whether everything was gone through."""
         root = len(self.trail)
         choices: list[tuple[int, int, int]] = []  # length of the trail, variable, states not tried
@@ -129,14 +159,14 @@ class Rules:
                     hints = [-1] * len(self.left) if hint is None else hint.tolist()
                     return np.array([_choose(bits, rng, h) for bits, h in zip(self.left, hints, strict=True)], dtype=np.int16), True
                 steps += 1
-                if steps % LOOK_EVERY == 0 and time.monotonic() > deadline:
+                if steps % LOOK_EVERY == 0 and work.is_over:
                     return None, False
                 state = _choose(self.left[v], rng, None if hint is None else int(hint[v]))
                 choices.append((len(self.trail), v, self.left[v] & ~(1 << state)))
                 self._narrow(v, 1 << state)
                 while not self._holds_on(choices[-1][1]):
                     failures -= 1
-                    if failures < 0 or time.monotonic() > deadline:
+                    if failures < 0 or work.is_over:
                         return None, False
                     if not self._turn_back(choices, rng):
                         return None, True
@@ -144,6 +174,7 @@ class Rules:
             self._undo(root)
 
     def _holds_on(self, v: int) -> bool:
+        """Pass on what a narrowed variable forces; False if that ends in a contradiction."""
         try:
             self._pass_on(self.of[v])
         except Contradiction:
@@ -179,20 +210,6 @@ def _choose(states: int, rng: np.random.Generator, hint: int | None) -> int:
     return (states & -states).bit_length() - 1
 
 
-def _bits(marks: Array) -> int:
+def _pack_bits(marks: Array) -> int:
+    """Marks as the bits of a number."""
     return int.from_bytes(np.packbits(np.asarray(marks) > 0, bitorder="little").tobytes(), "little")
-
-
-def _parts(network: MarkovNetwork, which: Array, domain: Domain) -> list[list[tuple[int, int]]]:
-    """Of each feature, the states that its literals allow, by variable."""
-    n = domain.n_literals
-    variable, base, sizes = domain.literal_variable.tolist(), domain.base.tolist(), domain.n_states.tolist()
-    out = []
-    for j in which.tolist():
-        parts: dict[int, int] = {}
-        for literal in network.features[j]:
-            v = variable[literal % n]
-            state, every = 1 << (literal % n - base[v]), (1 << sizes[v]) - 1
-            parts[v] = parts.get(v, every) & (state if literal < n else every & ~state)
-        out.append(list(parts.items()))
-    return out

@@ -2,39 +2,37 @@
 
 Forward runs start from an independent distribution whose partition function is known and are led to the network in small steps; the mean
 of their weights estimates Z without bias, so that it is far too high with small probability only: less what chance may add, it is a lower
-bound, whatever the network. Mean field gives another. Reverse runs start at states of the network and are led back; they give an upper
-bound only as far as those states are truly drawn from the network: exact samples where the network allows them; else the ends of Gibbs
+bound, whatever the network. Mean field gives another. Reverse runs start at assignments of the network and are led back; they give an upper
+bound only as far as those are truly drawn from the network: exact samples where the network allows them; else the ends of Gibbs
 chains, which count only if the chains are seen to have mixed and the two ends meet. Tree-reweighted messages that have converged bound
 log Z from above without any chance. Where none of these holds, the bound is not known, and says so.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from undirected.data.readers import read_data
-from undirected.errors import ParameterError, check_work
-from undirected.inference import belief_propagation, gibbs, junction_tree
-from undirected.inference import mean_field as mean_field_engine
-from undirected.inference.engine import check_method, literals_of
-from undirected.inference.evidence import Evidence
-from undirected.inference.problem import TRIES, Problem
+from undirected.data.literals import get_slice, get_state
+from undirected.inference import belief_propagation, gibbs, mean_field
+from undirected.inference.engine import find_literals
+from undirected.inference.gibbs import Sampling
+from undirected.inference.junction_tree import count_cheap_cells
+from undirected.inference.reduced import ReducedNetwork
 from undirected.inference.starts import make_sampler, run_schedule
 from undirected.kernels.types import Array
-from undirected.work import MEMORY
-
-if TYPE_CHECKING:
-    from undirected.network.network import MarkovNetwork
+from undirected.work import Work
 
 METHODS = ("auto", "exact", "ais", "bp", "trw", "mean-field")
 SIGMAS = 4.0  # standard errors that a bound from a mean stays clear of it
-LUCK = float(np.log(1000))  # an estimate without bias is this much too high in one of a thousand cases at most
-MEET = 1.0  # nats between the two ends from which reverse runs from Gibbs chains count
+LUCK_MARGIN = float(np.log(1000))  # an estimate without bias is this much too high in one of a thousand cases at most
+MEETING_GAP = 1.0  # nats between the two ends up to which reverse runs from Gibbs chains count
+GOOD_ERROR = 0.1  # standard error of forward runs that is small enough
 TRW_ROUNDS = 100
+MAX_DRAW_SECONDS = 10.0  # for assignments of the network, at which reverse runs start
+LEAST_SECONDS = 0.5  # that are taken to be left, however late it is
 
 
 @dataclass
@@ -72,46 +70,26 @@ class LogPartition:
         return f"{self.value:.6f} ({self.method}: {low}, {high}{error}; {self.seconds:.2g} s). {self.why}".rstrip()
 
 
-def log_partition(
-    network: MarkovNetwork,
-    evidence: Evidence = None,
-    method: str = "auto",
-    *,
-    chains: int = 256,
-    steps: int = 2000,
-    data: Any = None,
-    time_budget: float | None = 10.0,
-    memory: int = MEMORY,
-    threads: int | None = None,
-    seed: int = 0,
+def find_log_partition(
+    reduced: ReducedNetwork, method: str, work: Work, *, chains: int, steps: int, data: Array | None = None
 ) -> LogPartition:
-    """See `MarkovNetwork.log_partition`."""
-    began = time.monotonic()
-    check_method(method, METHODS)
-    check_work(threads, memory, time_budget, seed)
-    if chains < 2 or steps < 1:
-        raise ParameterError(f"chains={chains}, steps={steps}: at least 2 and 1")
-    problem = Problem(network, evidence, memory, threads, seed)
-    problem.check_feasible()
+    """log Z by one of the methods."""
+    may_draw = True
     if method in ("auto", "exact"):
-        if method == "exact":
-            problem.require_exact("the exact partition function")
-        cheap = problem.cheap_cells() if time_budget is None else problem.cheap_cells(time_budget)
-        value = junction_tree.marginals(problem, problem.max_cells if method == "exact" else cheap)[1]
+        is_must = method == "exact"
+        plan = reduced.plan_exact("the exact partition function", work) if is_must else reduced.plan(count_cheap_cells(work), work)
+        may_draw = bool(plan.solvable.all())
+        value = reduced.solve(plan)[1] if may_draw else np.nan
         if np.isfinite(value):
-            return LogPartition(value, value, value, 0.0, "exact", True, time.monotonic() - began)
+            return LogPartition(value, value, value, 0.0, "exact", True, 0.0)
     if method in ("auto", "ais"):
-        rows = None if data is None else read_data(data, domain=network.domain).codes
-        found = annealed(problem, chains, steps, rows, None if time_budget is None else began + time_budget)
-    elif method == "mean-field":
-        value = mean_field_engine.mean_field(problem).log_z
-        found = LogPartition(value, value, np.inf, np.nan, method, False, 0.0, "Mean field is a lower bound.")
-    else:
-        sent = belief_propagation.propagate(problem, reweighted=method == "trw")
-        upper = sent.log_z if method == "trw" and sent.converged else np.inf
-        found = LogPartition(sent.log_z, -np.inf, upper, np.nan, method, False, 0.0)
-    found.seconds = time.monotonic() - began
-    return found
+        return anneal(reduced, chains, steps, data, work, may_draw)
+    if method == "mean-field":
+        value = mean_field.approximate(reduced, work).log_z
+        return LogPartition(value, value, np.inf, np.nan, method, False, 0.0, "Mean field is a lower bound.")
+    sent = belief_propagation.propagate(reduced, work, reweighted=method == "trw")
+    upper = sent.log_z if method == "trw" and sent.converged else np.inf
+    return LogPartition(sent.log_z, -np.inf, upper, np.nan, method, False, 0.0)
 
 
 @dataclass
@@ -125,116 +103,119 @@ class _Ends:
     reverse_error: float
 
 
-def annealed(problem: Problem, chains: int, steps: int, data: Array | None, deadline: float | None) -> LogPartition:
-    """log Z by forward and reverse annealing, with more and more steps until the two ends meet or time is up."""
-    rng = np.random.default_rng(problem.seed)
-    left = np.inf if deadline is None else max(0.5, deadline - time.monotonic())
-    states, exact = _from_network(problem, chains, data, min(10.0, left / 3))
+def anneal(reduced: ReducedNetwork, chains: int, steps: int, data: Array | None, work: Work, may_draw: bool = True) -> LogPartition:
+    """log Z by forward and reverse annealing, with more and more steps until the two ends meet or time is up.
+
+    ``may_draw`` is False where it is known that exact samples are too dear.
+    """
+    rng = np.random.default_rng(work.seed)
+    seconds = min(MAX_DRAW_SECONDS, max(LEAST_SECONDS, work.left()) / 3)
+    drawn, exact = _draw_from_network(reduced, chains, data, work.extend(seconds), may_draw)
     while True:
-        began = time.monotonic()
-        ends = _both_ways(problem, chains, steps, states, rng, np.inf if deadline is None else deadline)
+        began = work.now()
+        ends = _run_both_ways(reduced, chains, steps, drawn, rng, work)
         gap = abs(ends.reverse - ends.value)
-        meets = np.isfinite(gap) and gap <= MEET
-        if meets and ends.error <= 0.1:
-            break
-        if deadline is None or time.monotonic() + 2.2 * (time.monotonic() - began) > deadline:
+        meets = bool(np.isfinite(gap) and gap <= MEETING_GAP)
+        if (meets and ends.error <= GOOD_ERROR) or not work.limited or 2.2 * (work.now() - began) > work.left():
             break
         steps *= 2
-    late = deadline is not None and time.monotonic() > deadline
-    lower = ends.lower if late else max(ends.lower, mean_field_engine.mean_field(problem, max_rounds=200).log_z)
-    upper, why = _upper(problem, ends, exact, meets, late)
-    if upper < lower:  # the ends contradict each other: the way back did not start at the network's own states
+    is_late = work.is_over
+    lower = ends.lower if is_late else max(ends.lower, mean_field.approximate(reduced, work, max_rounds=200).log_z)
+    upper, why = _bound_above(reduced, ends, exact, meets, work)
+    if upper < lower:  # the ends contradict each other: the way back did not start at the network's own assignments
         upper, why = np.inf, "The way back contradicts the way there, so no upper bound is known."
-    error = ends.error if meets and states is not None else np.nan
+    error = ends.error if meets and drawn is not None else np.nan
     return LogPartition(max(ends.value, lower) if np.isfinite(ends.value) else lower, lower, upper, error, "ais", False, 0.0, why)
 
 
-def _upper(problem: Problem, ends: _Ends, exact: bool, meets: bool, late: bool) -> tuple[float, str]:
+def _bound_above(reduced: ReducedNetwork, ends: _Ends, exact: bool, meets: bool, work: Work) -> tuple[float, str]:
     """An upper bound, infinite if none is known, and what it rests on."""
     if np.isfinite(ends.reverse) and exact:
         return ends.reverse + SIGMAS * ends.reverse_error, "The way back started at exact samples."
     if np.isfinite(ends.reverse) and meets:
         return (
-            ends.reverse + SIGMAS * ends.reverse_error + LUCK,
+            ends.reverse + SIGMAS * ends.reverse_error + LUCK_MARGIN,
             "The way back started at Gibbs chains that agree with each other, and meets the way there.",
         )
-    if problem.rules is None and not late:
-        sent = belief_propagation.propagate(problem, reweighted=True, damping=0.5, max_rounds=TRW_ROUNDS)
+    if reduced.rules is None and not work.is_over:
+        sent = belief_propagation.propagate(reduced, work, reweighted=True, damping=0.5, max_rounds=TRW_ROUNDS)
         if sent.converged:
             return sent.log_z, "The ends of annealing do not meet; the upper bound is that of tree-reweighted messages."
     return np.inf, "The ends of annealing do not meet, so no upper bound is known."
 
 
-def _both_ways(problem: Problem, chains: int, steps: int, states: Array | None, rng: np.random.Generator, deadline: float) -> _Ends:
-    """Forward runs, and reverse ones from states of the network if there are any; fewer steps where time is short."""
-    half = deadline - (deadline - time.monotonic()) / 2 if np.isfinite(deadline) else np.inf
-    reference, first = _independent(problem, chains, rng)
-    beta = _schedule(steps)
-    forward = make_sampler(problem, first)
-    run_schedule(forward, beta, problem.threads, half, reference, True)
-    log_w = np.asarray(forward.log_weights(), dtype=float) + problem.constant
-    if problem.rules is not None:
-        log_w = np.where(problem.keeps_rules(np.asarray(forward.states())), log_w, -np.inf)  # a broken rule is worth nothing
+def _run_both_ways(reduced: ReducedNetwork, chains: int, steps: int, drawn: Array | None, rng: np.random.Generator, work: Work) -> _Ends:
+    """Forward runs, and reverse ones from assignments of the network if there are any; fewer steps where time is short."""
+    half = work.share(0.5)
+    reference, first = _draw_independent(reduced, chains, rng, work)
+    beta = _make_schedule(steps)
+    forward = make_sampler(reduced, first, work)
+    run_schedule(forward, beta, half, reference, True)
+    log_w = np.asarray(forward.log_weights(), dtype=float) + reduced.constant
+    if reduced.rules is not None:
+        log_w = np.where(reduced.keeps_rules(np.asarray(forward.states())), log_w, -np.inf)  # a broken rule is worth nothing
     top = float(log_w.max())
     if not np.isfinite(top):
         return _Ends(np.nan, np.nan, -np.inf, np.nan, np.nan)
     weights = np.exp(log_w - top)
     value = top + float(np.log(weights.mean()))
     error = float(weights.std(ddof=1) / weights.mean() / np.sqrt(chains))
-    lower = value - LUCK
+    lower = value - LUCK_MARGIN
     if np.isfinite(log_w).all():
         lower = max(lower, float(log_w.mean() - SIGMAS * log_w.std(ddof=1) / np.sqrt(chains)))
-    reverse = np.full(2, np.nan) if states is None else _reverse(problem, states, beta, reference, deadline)
+    reverse = np.full(2, np.nan) if drawn is None else _run_back(reduced, drawn, beta, reference, work)
     deviation = float(reverse.std(ddof=1) / np.sqrt(len(reverse))) if len(reverse) > 1 else np.nan
     return _Ends(value, error, lower, float(reverse.mean()), deviation)
 
 
-def _reverse(problem: Problem, states: Array, beta: Array, reference: Array, deadline: float) -> Array:
-    back = make_sampler(problem, states)
+def _run_back(reduced: ReducedNetwork, drawn: Array, beta: Array, reference: Array, work: Work) -> Array:
+    """Estimates of log Z from runs that lead assignments of the network back to the independent distribution."""
+    back = make_sampler(reduced, drawn, work)
     down = np.ascontiguousarray(beta[::-1])
     # A run at beta 1 sets the place from which the way back is counted; its own weight is taken out again.
-    back.run(1, np.ones(1, dtype=np.float32), reference, False, True, False, problem.threads)
+    back.run(1, np.ones(1, dtype=np.float32), reference, False, True, False, work.threads)
     offset = np.asarray(back.log_weights())
-    run_schedule(back, down, problem.threads, deadline, reference, True)
-    back.run(1, np.zeros(1, dtype=np.float32), reference, False, True, False, problem.threads)
-    return np.asarray(offset - np.asarray(back.log_weights()) + problem.constant)
+    run_schedule(back, down, work, reference, True)
+    back.run(1, np.zeros(1, dtype=np.float32), reference, False, True, False, work.threads)
+    return np.asarray(offset - np.asarray(back.log_weights()) + reduced.constant)
 
 
-def _schedule(steps: int) -> Array:
+def _make_schedule(steps: int) -> Array:
     """Inverse temperatures that rise slowly at both ends, where most is lost."""
     x = 1 / (1 + np.exp(-6 * np.linspace(-1, 1, steps + 1)))
     return np.asarray((x[1:] - x[0]) / (x[-1] - x[0]), dtype=np.float32)
 
 
-def _independent(problem: Problem, chains: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _draw_independent(reduced: ReducedNetwork, chains: int, rng: np.random.Generator, work: Work) -> tuple[Array, Array]:
     """A normalised independent distribution near the network's: logarithms by literal, and samples of it."""
-    domain, allowed = problem.domain, problem.given.allowed
-    sampler = make_sampler(problem, problem.random_states(64, rng))
-    sampler.run(20, None, None, False, False, False, problem.threads)
-    sampler.run(30, None, None, True, False, False, problem.threads)
+    domain, allowed = reduced.domain, reduced.given.allowed
+    sampler = make_sampler(reduced, reduced.draw_assignments(64, rng), work)
+    sampler.run(20, None, None, False, False, False, work.threads)
+    sampler.run(30, None, None, True, False, False, work.threads)
     means = np.asarray(sampler.sums()).mean(axis=0) / 30
     logits = np.full(domain.n_literals, -1e30, dtype=np.float32)
-    states = np.empty((chains, len(domain)), dtype=np.int16)
+    drawn = np.empty((chains, len(domain)), dtype=np.int16)
     for v in range(len(domain)):
-        mine = np.arange(domain.base[v], domain.base[v + 1])[allowed[domain.base[v] : domain.base[v + 1]] > 0]
+        mine = get_slice(domain, v).start + np.flatnonzero(allowed[get_slice(domain, v)])
         p = np.maximum(means[mine], 0) + 0.02 if len(mine) > 1 else np.ones(1)
         logits[mine] = np.log(p / p.sum())
         logits[mine] -= np.log(np.exp(logits[mine].astype(float)).sum())
-        states[:, v] = rng.choice(mine, chains, p=p / p.sum()) - domain.base[v]
-    return logits, states
+        drawn[:, v] = get_state(domain, rng.choice(mine, chains, p=p / p.sum()))
+    return logits, drawn
 
 
-def _from_network(problem: Problem, chains: int, data: Array | None, seconds: float) -> tuple[Array | None, bool]:
-    """States drawn from the network and whether exactly so; None where Gibbs chains do not mix or rules stand in their way."""
-    states = np.array(problem.model.draw(problem.evidence, chains, problem.cheap_cells(seconds), TRIES, problem.seed, problem.threads))
-    if (states >= 0).all():
-        return states, True
-    if problem.rules is not None:
+def _draw_from_network(reduced: ReducedNetwork, chains: int, data: Array | None, work: Work, may_draw: bool) -> tuple[Array | None, bool]:
+    """Assignments drawn from the network and whether exactly so; None where Gibbs chains do not mix or rules stand in their way."""
+    if may_draw:
+        plan = reduced.plan(count_cheap_cells(work), work)
+        if plan.solvable.all():
+            return plan.draw(chains, work).copy(), True
+    if reduced.rules is not None:
         return None, False
-    literals = literals_of(problem, problem.open_variables())
-    found = gibbs.marginals(problem, literals, precision=0.02, time_budget=seconds, chains=max(256, chains), data=data)
-    assert found.states is not None
-    return (np.ascontiguousarray(found.states[:chains]), False) if found.mixed else (None, False)
+    literals = find_literals(reduced, reduced.open_variables())
+    sampling = Sampling(precision=0.02, chains=max(256, chains), data=data)
+    found = gibbs.find_marginals(reduced, literals, work.extend(work.budget), sampling)
+    return (np.ascontiguousarray(found.assignments[:chains]), False) if found.mixed else (None, False)
 
 
 @dataclass
@@ -244,13 +225,3 @@ class LogLikelihood:
     value: float
     standard_error: float
     partition: LogPartition
-
-
-def log_likelihood(network: MarkovNetwork, data: Any, **options: Any) -> LogLikelihood:
-    """The mean over rows of log P(row), by `log_partition` with the same options."""
-    table = read_data(data, domain=network.domain)
-    table.require_complete("scoring")
-    found = log_partition(network, data=table if "data" not in options else options.pop("data"), **options)
-    distinct = table.distinct
-    scores = network.log_score(distinct)
-    return LogLikelihood(float(np.average(scores, weights=distinct.weights)) - found.value, found.standard_error, found)

@@ -11,12 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from undirected.kernels.reference_chains import Sampler
-from undirected.kernels.reference_inference import Model
+from undirected.kernels.reference_inference import Elimination, Model
 from undirected.kernels.reference_search import Search, Strata, combine
 from undirected.kernels.types import Array
 
 __all__ = [
-    "Model", "Problem", "Sampler", "Search", "Strata", "add_block", "combine", "fit_diagonal", "grow_trees", "gssl_generate",
+    "Elimination", "Model", "Problem", "Sampler", "Search", "Strata", "add_block", "combine", "fit_diagonal", "grow_trees", "gssl_generate",
     "times_blocks", "walk_trees",
 ]  # fmt: skip
 

@@ -50,78 +50,18 @@ class Model:
             left.owner.append(j)
         return left
 
-    def components(self, evidence: Array, max_cells: float, tries: int, seed: int) -> tuple[Array, Array, Array, Array, Array]:
-        """By variable its part (-1: known), and by part: cells, cells of the largest clique, width, whether within ``max_cells``."""
-        left = self.reduce(evidence[0])
-        of = np.full(len(self.n_states), -1, dtype=np.int32)
-        plans = [plan_of(left, part) for part in parts_of(left)]
-        for k, plan in enumerate(plans):
-            of[plan.members] = k
-        cells = np.array([plan.cells for plan in plans], dtype=float)
-        largest, width = np.array([p.largest for p in plans], dtype=float), np.array([p.width for p in plans], dtype=np.int32)
-        return of, cells, largest, width, (cells <= max_cells).astype(np.uint8)
-
-    def _trees(self, marks: Array, max_cells: float) -> tuple[Reduced, list[Tree], bool]:
-        left = self.reduce(marks)
-        plans = [plan_of(left, part) for part in parts_of(left)]
-        cheap = [plan for plan in plans if plan.cells <= max_cells]
-        return left, [Tree(left, plan) for plan in cheap], len(cheap) == len(plans)
-
     def solve(self, evidence: Array, max_cells: float, tries: int, seed: int, threads: int) -> tuple[Array, Array]:
         """Marginals by row and literal, log partition functions by row; NaN where a part is too expensive."""
-        out, log_z = evidence.astype(float), np.zeros(len(evidence))
-        for r, marks in enumerate(evidence):
-            left, trees, whole = self._trees(marks, max_cells)
-            for v, states in left.states.items():
-                out[r, self.base[v] + states] = np.nan
-            log_z[r] = left.constant + sum(tree.collect() for tree in trees) if whole else np.nan
-            for tree in trees:
-                if not whole:
-                    tree.collect()
-                for v, p in tree.distribute()[0].items():
-                    out[r, self.base[v] + left.states[v]] = p
+        out, log_z = np.zeros((len(evidence), self.n_literals)), np.zeros(len(evidence))
+        for r in range(len(evidence)):
+            out[r], log_z[r] = Elimination(self, evidence[r : r + 1], max_cells, tries, seed).solve(max_cells)
         return out, log_z
-
-    def expectations(self, evidence: Array, max_cells: float, tries: int, seed: int) -> Array:
-        """The probability of each feature, NaN where its part is too expensive."""
-        left, trees, _ = self._trees(evidence[0], max_cells)
-        out = np.full(len(self.weights), np.nan)
-        for j, value in left.decided.items():
-            out[j] = value
-        for tree in trees:
-            tree.collect()
-            for k, value in tree.distribute()[1].items():
-                out[left.owner[k]] = value
-        return out
-
-    def _known(self, marks: Array) -> Array:
-        counts = np.add.reduceat(marks.astype(np.int64), self.base[:-1])
-        first = [int(np.argmax(marks[self.base[v] : self.base[v + 1]])) for v in range(len(self.n_states))]
-        return np.where(counts == 1, first, -1).astype(np.int16)
-
-    def draw(self, evidence: Array, n: int, max_cells: float, tries: int, seed: int, threads: int) -> Array:
-        """Exact samples, -1 where a part is too expensive."""
-        left, trees, _ = self._trees(evidence[0], max_cells)
-        out = np.tile(self._known(evidence[0]), (n, 1))
-        rng = np.random.default_rng(seed)
-        for tree in trees:
-            tree.collect()
-            for v, codes in tree.descend(n, rng).items():
-                out[:, v] = left.states[v][codes]
-        return out
 
     def maximise(self, evidence: Array, max_cells: float, tries: int, seed: int, threads: int) -> tuple[Array, Array]:
         """Best states by row and their scores; -1 and NaN where a part is too expensive."""
-        out = np.stack([self._known(marks) for marks in evidence]) if len(evidence) else np.zeros((0, len(self.n_states)), np.int16)
-        scores = np.zeros(len(evidence))
-        for r, marks in enumerate(evidence):
-            left, trees, whole = self._trees(marks, max_cells)
-            scores[r] = left.constant + sum(tree.collect(maximum=True) for tree in trees) if whole else np.nan
-            for tree in trees:
-                if not whole:
-                    tree.collect(maximum=True)
-                for v, codes in tree.descend(1, None).items():
-                    out[r, v] = left.states[v][codes[0]]
+        out, scores = np.zeros((len(evidence), len(self.n_states)), dtype=np.int16), np.zeros(len(evidence))
+        for r in range(len(evidence)):
+            out[r], scores[r] = Elimination(self, evidence[r : r + 1], max_cells, tries, seed).maximise(max_cells)
         return out, scores
 
     def propagate(
@@ -184,3 +124,74 @@ class Model:
                     sums[c, self.base[:-1] + chain.state] += 1
             states[c] = chain.state
         return sums, states, failed, feasible
+
+
+class Elimination:
+    """What one row of evidence leaves of a model, with the plan by which it is summed out; the plan serves every question.
+
+    Parts of more than ``max_cells`` table cells are left out of an answer.
+    """
+
+    def __init__(self, model: Model, evidence: Array, max_cells: float, tries: int, seed: int) -> None:
+        self.model, self.marks, self.left = model, evidence[0], model.reduce(evidence[0])
+        self.plans = [plan_of(self.left, part) for part in parts_of(self.left)]
+        self.max_cells = max_cells
+        counts = np.add.reduceat(self.marks.astype(np.int64), model.base[:-1])
+        first = [int(np.argmax(self.marks[model.base[v] : model.base[v + 1]])) for v in range(len(model.n_states))]
+        self.known = np.where(counts == 1, first, -1).astype(np.int16)
+
+    def parts(self) -> tuple[Array, Array, Array, Array, Array]:
+        """By variable its part (-1: known), and by part: cells, cells of the largest clique, width, whether within the limit."""
+        of = np.full(len(self.model.n_states), -1, dtype=np.int32)
+        for k, plan in enumerate(self.plans):
+            of[plan.members] = k
+        cells = np.array([plan.cells for plan in self.plans], dtype=float)
+        largest = np.array([plan.largest for plan in self.plans], dtype=float)
+        width = np.array([plan.width for plan in self.plans], dtype=np.int32)
+        return of, cells, largest, width, (cells <= self.max_cells).astype(np.uint8)
+
+    def _trees(self, max_cells: float) -> tuple[list[Tree], bool]:
+        cheap = [plan for plan in self.plans if plan.cells <= min(max_cells, self.max_cells)]
+        return [Tree(self.left, plan) for plan in cheap], len(cheap) == len(self.plans)
+
+    def solve(self, max_cells: float) -> tuple[Array, float]:
+        """Marginals by literal and the log partition function; NaN where a part is left out."""
+        trees, whole = self._trees(max_cells)
+        out = self.marks.astype(float)
+        for v, states in self.left.states.items():
+            out[self.model.base[v] + states] = np.nan
+        log_z = self.left.constant + sum(tree.collect() for tree in trees)
+        for tree in trees:
+            for v, p in tree.distribute()[0].items():
+                out[self.model.base[v] + self.left.states[v]] = p
+        return out, log_z if whole else np.nan
+
+    def maximise(self, max_cells: float) -> tuple[Array, float]:
+        """The best states and their score; -1 and NaN where a part is left out."""
+        trees, whole = self._trees(max_cells)
+        out = self.known.copy()
+        score = self.left.constant + sum(tree.collect(maximum=True) for tree in trees)
+        for tree in trees:
+            for v, codes in tree.descend(1, None).items():
+                out[v] = self.left.states[v][codes[0]]
+        return out, score if whole else np.nan
+
+    def draw(self, n: int, max_cells: float, seed: int, threads: int) -> Array:
+        """Exact samples, -1 where a part is left out."""
+        out, rng = np.tile(self.known, (n, 1)), np.random.default_rng(seed)
+        for tree in self._trees(max_cells)[0]:
+            tree.collect()
+            for v, codes in tree.descend(n, rng).items():
+                out[:, v] = self.left.states[v][codes]
+        return out
+
+    def expectations(self, max_cells: float) -> Array:
+        """The probability of each feature, NaN where its part is left out."""
+        out = np.full(len(self.model.weights), np.nan)
+        for j, value in self.left.decided.items():
+            out[j] = value
+        for tree in self._trees(max_cells)[0]:
+            tree.collect()
+            for k, value in tree.distribute()[1].items():
+                out[self.left.owner[k]] = value
+        return out

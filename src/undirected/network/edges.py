@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, triu
 
+from undirected.data.literals import drop_negation, get_state, get_variable, is_negated, make_literal
 from undirected.data.variables import Domain
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
@@ -99,14 +100,14 @@ class _Terms:
 
     def __init__(self, features: FeatureSet, weights: Array) -> None:
         self.domain, self.weights = features.domain, weights
-        self.literals = features.literals % self.domain.n_literals
-        variable = self.domain.literal_variable[self.literals]
+        self.literals = drop_negation(self.domain, features.literals)
+        variable = get_variable(self.domain, self.literals)
         new = np.ones(len(variable), dtype=bool)
         new[1:] = (np.diff(variable) != 0) | (np.diff(features.owner) != 0)
         self.first = np.flatnonzero(new)
         self.count = np.diff(np.append(self.first, len(variable)))
         self.owner, self.variable = features.owner[self.first], variable[self.first].astype(np.int64)
-        self.negated = features.literals[self.first] >= self.domain.n_literals
+        self.negated = is_negated(self.domain, features.literals[self.first])
         self.n_states = self.domain.n_states[self.variable]
         self.share = np.where(self.negated, self.n_states - self.count, 1) / self.n_states
         self.start = np.searchsorted(self.owner, np.arange(len(weights) + 1))
@@ -140,7 +141,7 @@ class _PairSums:
 def _average_in_order(terms: _Terms, pairs: Array) -> Array:
     """For each pair the mean log odds ratio between lower and higher states, in the order of the states."""
     k = terms.domain.n_states[terms.domain.literal_variable].astype(float)
-    state = np.arange(terms.domain.n_literals) - terms.domain.base[terms.domain.literal_variable]
+    state = get_state(terms.domain, np.arange(terms.domain.n_literals))
     rise = (2 * state - (k - 1)) * 2 / np.maximum(k * (k - 1), 1)  # mean difference of higher and lower states, by state
     moved = np.add.reduceat(rise[terms.literals], terms.first) * np.where(terms.negated, -1, 1)
     shape = (len(terms.weights), len(terms.domain))
@@ -191,7 +192,7 @@ def _choose_literals(terms: _Terms, which: Array) -> tuple[Array, Array, Array, 
             columns, place, weights = columns[row], place[row], weights[row]
             place[:, c] = np.arange(len(row)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     literals = terms.literals[terms.first[columns] + place].astype(np.int64)
-    other = (terms.n_states[columns] == 2) & (literals == terms.domain.base[terms.variable[columns]])
+    other = (terms.n_states[columns] == 2) & (literals == make_literal(terms.domain, terms.variable[columns], 0))
     signs = np.where(terms.negated[columns] | other, -1.0, 1.0)
     shares = terms.share[columns] / terms.count[columns]
     return weights, (literals + other).T, np.ascontiguousarray(signs.T), np.ascontiguousarray(shares.T)
@@ -206,7 +207,7 @@ def _add_parts(variance: _PairSums, domain: Domain, literals: Array, values: Arr
     _, first, group = np.unique(_number_rows(literals, domain.n_literals), return_index=True, return_inverse=True)
     sums, bound = (np.bincount(group, weights=w) for w in (values, np.abs(values)))
     literals = literals[first]
-    variables = domain.literal_variable[literals].astype(np.int64)
+    variables = get_variable(domain, literals).astype(np.int64)
     _, first, part = np.unique(_number_rows(variables, len(domain)), return_index=True, return_inverse=True)
     n_states = domain.n_states[variables].astype(float)
     squares = np.bincount(part, weights=sums**2)
@@ -268,7 +269,8 @@ def _number_restrictions(terms: _Terms, order: Array) -> tuple[Array, list[Array
     place = np.full(len(terms.weights), -1)
     place[order] = np.arange(len(order))
     mine = np.flatnonzero(place[terms.owner] >= 0)
-    what = terms.literals[terms.first] + terms.domain.n_literals * terms.negated.astype(np.int64)
+    positive = terms.literals[terms.first]
+    what = make_literal(terms.domain, terms.variable, get_state(terms.domain, positive), terms.negated).astype(np.int64)
     several: dict[bytes, int] = {}
     for r in mine[terms.count[mine] > 1].tolist():
         key = terms.literals[terms.first[r] : terms.first[r] + terms.count[r]].tobytes()

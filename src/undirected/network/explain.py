@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from undirected.data.literals import get_variable, holds_in
 from undirected.errors import DataError
 from undirected.features.conjunction import format_feature
 from undirected.kernels.types import Array
@@ -33,10 +34,12 @@ class Explanation:
     contributions: list[tuple[str, float]]
 
     def to_dict(self) -> dict[str, Any]:
+        """The fields under the names of the command line's ``--json``."""
         rows = [{"feature": text, "log_odds": value} for text, value in self.contributions]
         return {**self.__dict__, "contributions": rows}
 
     def to_text(self, limit: int | None = 20) -> str:
+        """A line for the sum, and one for each of the largest parts."""
         shown = self.contributions if limit is None else self.contributions[:limit]
         head = f"log odds of {self.variable}={self.state} against {self.against}: {self.log_odds:+.4f} (probability {self.probability:.4f})"
         lines = [head, *(f"  {value:+9.4f}  {text}" for text, value in shown)]
@@ -78,24 +81,20 @@ def explain(
     b = domain[v].index(rival)
     if a == b:
         raise DataError(f"{chosen!r} against itself: name two different states of {variable!r}")
-    features, weights, n = network.features, network.weights, domain.n_literals
+    features, weights = network.features, network.weights
     found: list[tuple[str, float]] = []
-
-    def holds_in(literal: int, u: int, code: int) -> bool:
-        return bool((code == literal % n - domain.base[u]) == (literal < n))
-
     for j in np.unique(features.owner[features.variables == v]):
         literals = features[int(j)]
-        owners = [int(domain.literal_variable[x % n]) for x in literals]
-        holds = all(holds_in(x, u, known[u]) for x, u in zip(literals, owners, strict=True) if u != v)
-        gains = [all(holds_in(x, v, s) for x, u in zip(literals, owners, strict=True) if u == v) for s in (a, b)]
+        owners = [int(get_variable(domain, x)) for x in literals]
+        holds = all(holds_in(domain, x, known[u]) for x, u in zip(literals, owners, strict=True) if u != v)
+        gains = [all(holds_in(domain, x, s) for x, u in zip(literals, owners, strict=True) if u == v) for s in (a, b)]
         if holds and gains[0] != gains[1] and weights[j]:
             found.append((format_feature(literals, domain), float(weights[j]) * (gains[0] - gains[1])))
     found.sort(key=lambda pair: (-abs(pair[1]), pair[0]))
-    return Explanation(variable, chosen, rival, _total([value for _, value in found]), p[chosen], found)
+    return Explanation(variable, chosen, rival, _add_up([value for _, value in found]), p[chosen], found)
 
 
-def _total(values: list[float]) -> float:
-    """The sum, in which an infinite part for and one against cancel each other."""
+def _add_up(values: list[float]) -> float:
+    """Sum numbers, in which an infinite part for and one against cancel each other."""
     endless = sum(value == np.inf for value in values) - sum(value == -np.inf for value in values)
     return float(np.sum([value for value in values if np.isfinite(value)])) if endless == 0 else np.inf * endless

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import networkx
 
 
-def markov_graph(features: FeatureSet, weights: Array) -> networkx.Graph:
-    """A graph with the variables' names as nodes; edges carry ``strength`` and ``signed``, as `measure_edges` finds them."""
+def build_graph(features: FeatureSet, weights: Array) -> networkx.Graph:
+    """Build a graph with the variables' names as nodes; edges carry ``strength`` and ``signed``, as `measure_edges` finds them."""
     import networkx as nx
 
     graph = nx.Graph()
@@ -26,8 +26,11 @@ def markov_graph(features: FeatureSet, weights: Array) -> networkx.Graph:
     return graph
 
 
-def layout(graph: networkx.Graph, columns: int = 6) -> dict[str, Array]:
-    """Places for the nodes, the same for the same graph: strong edges pull more; nodes without edges stand below, ``columns`` a row."""
+def place_nodes(graph: networkx.Graph, columns: int = 6) -> dict[str, Array]:
+    """Find places for the nodes, the same for the same graph.
+
+    Strong edges pull more; nodes without edges stand below, ``columns`` a row.
+    """
     import networkx as nx
 
     strongest = max((d["strength"] for _, _, d in graph.edges(data=True)), default=1.0) or 1.0

@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from undirected.data.dataset import Dataset
+from undirected.data.literals import drop_negation, is_negated, split_literals
 from undirected.data.packed import pack, unpack
 from undirected.data.readers import read_data
 from undirected.data.variables import Domain
 from undirected.errors import DataError
-from undirected.features.feature_set import FeatureSet
+from undirected.features.feature_set import FeatureSet, protect
 from undirected.kernels import backend
 from undirected.kernels.types import Array
 from undirected.network.edges import find_joined_pairs
-from undirected.network.graph import markov_graph
+from undirected.network.graph import build_graph
 from undirected.work import MEMORY, count_cores
 
 if TYPE_CHECKING:
     import networkx
 
-    from undirected.inference.answer import Answer
-    from undirected.inference.evidence import Evidence
-    from undirected.inference.map_state import BestStates
-    from undirected.inference.partition import LogPartition
+    from undirected.inference import Answer, BestStates, Evidence, LogPartition
     from undirected.network.explain import Explanation
 
 LEAST_HARD = 1e4  # an infinite weight counts as more than this and all finite ones together
@@ -42,8 +40,8 @@ class MarkovNetwork:
     features
         The conjunctions, over a domain.
     weights
-        One number a feature. Infinite ones (hard constraints, from other programs' files) are kept: a row that breaks one has
-        probability zero. NaN is an error.
+        One number a feature, kept in an array that cannot be written to. Infinite ones (hard constraints, from other programs'
+        files) are kept: a row that breaks one has probability zero. NaN is an error.
 
     Examples
     --------
@@ -57,7 +55,7 @@ class MarkovNetwork:
 
     def __init__(self, features: FeatureSet, weights: Array | Sequence[float]) -> None:
         self.features = features
-        self.weights = np.array(weights, dtype=float)
+        self.weights = protect(np.array(weights, dtype=float))
         if self.weights.shape != (len(features),):
             raise DataError(f"{self.weights.size} weights for {len(features)} features; give one weight a feature")
         if np.isnan(self.weights).any():
@@ -86,7 +84,8 @@ class MarkovNetwork:
         keep = self.weights != 0
         return MarkovNetwork(self.features.subset(keep), self.weights[keep])
 
-    def _table(self, data: Any, what: str) -> Dataset:
+    def _read_complete(self, data: Any, what: str) -> Dataset:
+        """A table over the network's variables without missing cells."""
         table = read_data(data, domain=self.domain)
         table.require_complete(what)
         return table
@@ -99,14 +98,16 @@ class MarkovNetwork:
     def log_score(self, data: Any) -> Array:
         """The unnormalised log-probability of each row: the sum of the weights of its true features, minus infinity where a feature of
         infinite weight is broken; those that are kept add nothing."""
-        table = self._table(data, "scoring")
-        n = self.domain.n_literals
+        table = self._read_complete(data, "scoring")
         columns = pack(table.codes, self.domain.n_states)
+        column_of = drop_negation(self.domain, self.features.literals).tolist()
+        negated = is_negated(self.domain, self.features.literals).tolist()
+        start = self.features.start.tolist()
         out = np.zeros(len(table))
-        for row, weight in zip(self.features, self.weights.tolist(), strict=True):
+        for begin, end, weight in zip(start, start[1:], self.weights.tolist(), strict=False):
             holds = np.full(columns.shape[1], ~np.uint64(0))
-            for literal in row:
-                holds &= columns[literal % n] if literal < n else ~columns[literal % n]
+            for k in range(begin, end):
+                holds &= ~columns[column_of[k]] if negated[k] else columns[column_of[k]]
             true = unpack(holds, len(table))
             if weight == np.inf:
                 out[~true] = -np.inf
@@ -116,7 +117,7 @@ class MarkovNetwork:
 
     def conditionals(self, data: Any, threads: int | None = None) -> Array:
         """P(variable = state | the rest of the row) for every row and literal: ``[rows][literals]``."""
-        table = self._table(data, "scoring")
+        table = self._read_complete(data, "scoring")
         problem = self._problem(table, threads)
         return np.asarray(problem.probabilities(self.stand_in_weights()[0], self.domain.n_literals, threads or count_cores()))
 
@@ -127,7 +128,6 @@ class MarkovNetwork:
         """
         v = self.domain.index(variable)
         known = {int(u): 0 for u in np.flatnonzero(self.domain.n_states == 1)} | self.known_states(row)
-        n, base = self.domain.n_literals, self.domain.base
         k = int(self.domain.n_states[v])
         scores = np.zeros(k)
         weights = self.stand_in_weights()[0]
@@ -135,16 +135,13 @@ class MarkovNetwork:
         for j in touching:
             allowed = np.ones(k, dtype=bool)
             holds = True
-            for literal in self.features[int(j)]:
-                u = int(self.domain.literal_variable[literal % n])
-                state = literal % n - int(base[u])
+            for u, state, is_not in split_literals(self.domain, self.features[int(j)]):
                 if u == v:
-                    is_state = np.arange(k) == state
-                    allowed &= is_state if literal < n else ~is_state
+                    allowed &= (np.arange(k) == state) != is_not
                 elif u not in known:
                     raise DataError(f"the state of {self.domain[u].name!r} is needed to know {variable!r}; give it in the row")
                 else:
-                    holds &= (known[u] == state) == (literal < n)
+                    holds &= (known[u] == state) != is_not
             if holds:
                 scores[allowed] += weights[j]
         p = np.exp(scores - scores.max())
@@ -164,7 +161,7 @@ class MarkovNetwork:
 
     def pll_terms(self, data: Any, threads: int | None = None) -> tuple[Array, Array]:
         """Pseudo-log-likelihood by row (in the rows' order) and by variable (mean over rows)."""
-        table = self._table(data, "scoring")
+        table = self._read_complete(data, "scoring")
         distinct = table.distinct
         if not len(distinct):
             raise DataError(f"{table.source}: all rows have weight zero")
@@ -173,7 +170,7 @@ class MarkovNetwork:
         rows, variables = np.array(rows), np.array(variables)
         suspects = np.flatnonzero(rows < -hard / 2)  # they may break a rule
         for few in np.array_split(suspects, 1 + len(suspects) // 4096) if len(suspects) else ():
-            impossible = self._impossible(distinct.subset(few), threads)
+            impossible = self._find_impossible(distinct.subset(few), threads)
             rows[few[impossible.any(axis=1)]] = -np.inf
             variables[impossible.any(axis=0)] = -np.inf
         by_row = np.full(table.n_distinct, np.nan)
@@ -181,7 +178,7 @@ class MarkovNetwork:
         by_row[weight > 0] = rows
         return by_row[table.group], variables / distinct.total_weight
 
-    def _impossible(self, table: Dataset, threads: int | None) -> Array:
+    def _find_impossible(self, table: Dataset, threads: int | None) -> Array:
         """Which cells have probability zero given the rest of their row, since another state would break fewer rules:
         ``[rows][variables]``."""
         hard = np.isinf(self.weights)
@@ -240,65 +237,64 @@ class MarkovNetwork:
         >>> round(network.query({"wet": "yes"})["rain"]["yes"], 3)
         0.731
         """
-        from undirected.inference.engine import query
+        from undirected.inference import open_session
 
-        return query(self, evidence, variables, method, **options)
+        return open_session(self, options).query(evidence, variables, method, **options)
 
     def map_state(self, evidence: Evidence = None, k: int = 1, method: str = "auto", **options: Any) -> BestStates:
-        """The ``k`` most probable states of all variables, given evidence.
+        """The ``k`` most probable assignments, given evidence.
 
         ``method``: ``auto``, ``exact`` (elimination), ``annealing`` or ``icm`` (climbing from many starts). Options: ``sweeps``,
-        ``memory``, ``threads``, ``seed``.
+        ``time_budget``, ``memory``, ``threads``, ``seed``.
         """
-        from undirected.inference.map_state import map_state
+        from undirected.inference import open_session
 
-        return map_state(self, evidence, k, method, **options)
+        return open_session(self, options).map_state(evidence, k, method, **options)
 
     def sample(self, n: int, evidence: Evidence = None, **options: Any) -> Dataset:
         """``n`` rows drawn from the network, given evidence: exactly where memory allows, else one from each of ``n`` Gibbs chains.
 
         The table's ``source`` says which. Options: ``sweeps`` (500), ``data`` to start chains from, ``memory``, ``threads``, ``seed``.
         """
-        from undirected.inference.completion import sample
+        from undirected.inference import open_session
 
-        return sample(self, n, evidence, **options)
+        return open_session(self, options).sample(n, evidence, **options)
 
     def log_partition(self, evidence: Evidence = None, method: str = "auto", **options: Any) -> LogPartition:
-        """The logarithm of the sum of ``exp(score)`` over all states that evidence leaves.
+        """The logarithm of the sum of ``exp(score)`` over all assignments that evidence leaves.
 
         ``method``: ``auto``, ``exact``, ``ais`` (annealed importance sampling, forward for a lower and in reverse for an upper
         bound), ``bp``, ``trw`` (an upper bound), ``mean-field`` (a lower bound). Options: ``chains`` and ``steps`` of ``ais``,
-        ``data``, ``memory``, ``threads``, ``seed``. The result works as a number.
+        ``data``, ``time_budget``, ``memory``, ``threads``, ``seed``. The result works as a number.
         """
-        from undirected.inference.partition import log_partition
+        from undirected.inference import open_session
 
-        return log_partition(self, evidence, method, **options)
+        return open_session(self, options).log_partition(evidence, method, **options)
 
     def log_likelihood(self, data: Any, **options: Any) -> float:
         """The mean over rows of ``log P(row)``; the options are those of `log_partition`."""
-        from undirected.inference.partition import log_likelihood
+        from undirected.inference import open_session
 
-        return log_likelihood(self, data, **options).value
+        return open_session(self, options).log_likelihood(data, **options).value
 
     def expectations(self, evidence: Evidence = None, **options: Any) -> Array:
         """The probability of each feature: exact, or an error that tells what exact tables would take."""
-        from undirected.inference.junction_tree import expectations
-        from undirected.inference.problem import Problem
+        from undirected.inference import open_session
 
-        return expectations(Problem(self, evidence, **options))
+        return open_session(self, options).expectations(evidence, **options)
 
     def impute(self, data: Any, method: str = "map", **options: Any) -> Dataset:
         """A table with its missing cells filled in: the most probable completion of each row (``map``), one drawn from the
         network (``sample``), or cell by cell the most probable state (``marginal``)."""
-        from undirected.inference.completion import impute
+        from undirected.inference import open_session
 
-        return impute(self, data, method, **options)
+        return open_session(self, options).impute(data, method, **options)
 
     def predict_proba(self, data: Any, target: str, **options: Any) -> Array:
         """P(target = state | the other cells of the row) by row and state. Cells may be missing, and so may the target's column."""
-        from undirected.inference.completion import predict_proba
+        from undirected.inference import open_session
 
-        return predict_proba(self, data, target, **options)
+        return open_session(self, options).predict_proba(data, target, **options)
 
     def explain(
         self, variable: str, row: Mapping[str, str] | Sequence[int] | Array, state: str | None = None, against: str | None = None
@@ -325,7 +321,7 @@ class MarkovNetwork:
         higher states go together and a minus where they avoid each other; it is 0 where a variable has three or more states
         without an order.
         """
-        return markov_graph(self.features, self.weights)
+        return build_graph(self.features, self.weights)
 
     def summary(self, k: int = 10) -> str:
         """Sizes, degrees and the strongest features, as text."""

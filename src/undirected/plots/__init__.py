@@ -1,11 +1,12 @@
-"""Pictures, drawn without a screen and saved by suffix (.svg, .png, .pdf)."""
+"""Pictures, drawn without a screen and saved by suffix (.svg, .png, .pdf). Names load what they need when they are first used."""
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from undirected.errors import FormatError
 from undirected.store import write_whole
@@ -13,6 +14,20 @@ from undirected.store import write_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from undirected.plots.comparison import draw_comparison, find_left_out
+    from undirected.plots.graph import draw_graph
+    from undirected.plots.pixels import draw_pixels
+    from undirected.plots.stability import draw_stability
+    from undirected.plots.trace import draw_trace
+
+_HOMES = {
+    "draw_comparison": "undirected.plots.comparison",
+    "draw_graph": "undirected.plots.graph",
+    "draw_pixels": "undirected.plots.pixels",
+    "draw_stability": "undirected.plots.stability",
+    "draw_trace": "undirected.plots.trace",
+    "find_left_out": "undirected.plots.comparison",
+}
 PICTURES = (".svg", ".png", ".pdf")
 
 
@@ -34,3 +49,16 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "undirected"}):
         figure.savefig(out, format=kind, dpi=150, metadata=metadata)
     write_whole(path, out.getvalue())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'undirected.plots' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+__all__ = [
+    "PICTURES", "check_picture", "draw_comparison", "draw_graph", "draw_pixels", "draw_stability", "draw_trace", "find_left_out",
+    "save_figure",
+]  # fmt: skip

@@ -22,7 +22,7 @@ MARKS = "so^vDP*<>X"
 
 
 def draw_comparison(results: Comparison, kind: str = "relative", **options: Any) -> Figure:
-    """One of the figures below; ``reference`` names the learner the others are held against (dtsl, unless it failed more often
+    """Draw one of the figures below; ``reference`` names the learner the others are held against (dtsl, unless it failed more often
     than others)."""
     drawing = {"relative": draw_relative, "runtime": draw_runtime, "curves": draw_curves}.get(kind)
     if drawing is None:
@@ -31,7 +31,7 @@ def draw_comparison(results: Comparison, kind: str = "relative", **options: Any)
 
 
 def draw_relative(results: Comparison, reference: str | None = None, metric: str = "npll") -> Figure:
-    """Figure 5, in NPLL or NCMLL: a bar per learner and data set, how far its loss is above the reference's, in percent.
+    """Draw figure 5 of the paper, in NPLL or NCMLL: a bar per learner and data set, how far its loss is above the reference's, in percent.
     Below zero is better.
 
     Bars that tower above most others are cut and marked with their height. Where a learner has no score there is a small cross
@@ -39,13 +39,13 @@ def draw_relative(results: Comparison, reference: str | None = None, metric: str
     """
     from matplotlib.figure import Figure
 
-    reference = _reference(results, reference, metric)
+    reference = _choose_reference(results, reference, metric)
     names, others, heights = _find_heights(results, reference, metric)
-    top = _useful_height(np.array([h for h, other in zip(heights, others, strict=True) if other not in FLOORS or len(others) == 1]))
+    top = _choose_height(np.array([h for h, other in zip(heights, others, strict=True) if other not in FLOORS or len(others) == 1]))
     figure = Figure(figsize=(max(6.0, 0.75 * len(names) + 2, 0.13 * len(names) * len(others) + 2), 4.2), layout="constrained")
     axes = figure.add_subplot()
     width = 0.8 / len(others)
-    colors = _colors(results)
+    colors = _choose_colors(results)
     for k, other in enumerate(others):
         place = np.arange(len(names)) + (k - (len(others) - 1) / 2) * width
         there = np.isfinite(heights[k])
@@ -82,6 +82,7 @@ def find_left_out(results: Comparison, metric: str = "npll", reference: str | No
 
 
 def _write_note(figure: Figure, found: list[str]) -> None:
+    """Write below a figure what it cannot show."""
     if found:
         width = int(15 * figure.get_figwidth())
         figure.supxlabel(textwrap.fill("; ".join(found), width), fontsize=7, x=0.01, ha="left", color="#555555", parse_math=False)
@@ -106,18 +107,24 @@ def _find_heights(results: Comparison, reference: str, metric: str) -> tuple[lis
 
 
 def draw_runtime(results: Comparison, reference: str | None = None) -> Figure:
-    """Figure 10: seconds of each learner against the reference's on the same data set, tuning included; hollow marks are published."""
+    """Draw figure 10 of the paper: seconds of each learner against the reference's on the same data set, tuning included.
+
+    Hollow marks are published.
+    """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    reference = _reference(results, reference, "seconds")
+    reference = _choose_reference(results, reference, "seconds")
     figure = Figure(figsize=(6.0, 5.2), layout="constrained")
     axes = figure.add_subplot()
-    colors = _colors(results)
+    colors = _choose_colors(results)
     seen: list[float] = []
     others = [learner for learner in results.learners if learner != reference]
     for mark, other in zip(MARKS * len(others), others, strict=False):
-        for points, hollow in ((_our_seconds(results, reference, other), False), (_printed_seconds(results, reference, other), True)):
+        for points, hollow in (
+            (_find_our_seconds(results, reference, other), False),
+            (_find_printed_seconds(results, reference, other), True),
+        ):
             if len(points):
                 x, y = points.T
                 face = "none" if hollow else colors[other]
@@ -138,14 +145,14 @@ def draw_runtime(results: Comparison, reference: str | None = None) -> Figure:
 
 
 def draw_curves(results: Comparison, metric: str = "npll") -> Figure:
-    """Figures 8 and 9, in NPLL or NCMLL: test score against training rows, a panel per data set; higher is better."""
+    """Draw figures 8 and 9 of the paper, in NPLL or NCMLL: test score against training rows, a panel per data set; higher is better."""
     from matplotlib.figure import Figure
 
     names = results.datasets
     columns = min(4, len(names))
     lines = math.ceil(len(names) / columns)
     figure = Figure(figsize=(3.1 * columns, 2.4 * lines + 0.5), layout="constrained")
-    colors = _colors(results)
+    colors = _choose_colors(results)
     shown: dict[str, Any] = {}
     for k, name in enumerate(names):
         axes = figure.add_subplot(lines, columns, k + 1)
@@ -169,17 +176,19 @@ def draw_curves(results: Comparison, metric: str = "npll") -> Figure:
     return figure
 
 
-def _our_seconds(results: Comparison, reference: str, other: str) -> Array:
+def _find_our_seconds(results: Comparison, reference: str, other: str) -> Array:
+    """Pairs of measured run times, one a data set."""
     rows = [(results.row(reference, name), results.row(other, name)) for name in results.datasets]
     return np.array([(a["seconds"], b["seconds"]) for a, b in rows if a and b])
 
 
-def _printed_seconds(results: Comparison, reference: str, other: str) -> Array:
+def _find_printed_seconds(results: Comparison, reference: str, other: str) -> Array:
+    """Pairs of run times that one paper prints, one a data set."""
     values = [(published("seconds", reference, name), published("seconds", other, name)) for name in results.datasets]
     return np.array([(a[0].value, b[0].value) for a, b in values if a and b and a[0].paper == b[0].paper])
 
 
-def _reference(results: Comparison, given: str | None, metric: str) -> str:
+def _choose_reference(results: Comparison, given: str | None, metric: str) -> str:
     """The learner the others are held against: the given one, else the one with the most scores, and of several dtsl or the first."""
     if given is not None and given not in results.learners:
         raise ParameterError(f"reference={given!r} is not one of {', '.join(results.learners)}")
@@ -187,13 +196,14 @@ def _reference(results: Comparison, given: str | None, metric: str) -> str:
     return given or max(n_scores, key=lambda learner: (n_scores[learner], learner == "dtsl"))
 
 
-def _colors(results: Comparison) -> dict[str, str]:
+def _choose_colors(results: Comparison) -> dict[str, str]:
+    """A colour for each learner, the same in all figures."""
     palette = ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999", "#222222"]
     return {learner: palette[k % len(palette)] for k, learner in enumerate(results.learners)}
 
 
-def _useful_height(heights: Array) -> float:
-    """High enough for most bars; the few that tower above them are cut."""
+def _choose_height(heights: Array) -> float:
+    """Where bars are cut: high enough for most; the few that tower above them are cut."""
     sizes = np.sort(np.abs(heights[np.isfinite(heights)]))
     if not len(sizes) or sizes[-1] == 0:
         return 1.0

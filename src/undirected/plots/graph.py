@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from undirected.kernels.types import Array
-from undirected.network.graph import layout
+from undirected.network.graph import place_nodes
 from undirected.network.network import MarkovNetwork
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def shorten(name: str, longest: int = LONGEST_NAME) -> str:
 
 
 def draw_graph(network: MarkovNetwork, top: int = 60) -> Figure:
-    """The ``top`` strongest edges and the variables they join: blue where higher states of the two go together, red where they shun
+    """Draw the ``top`` strongest edges and the variables they join: blue where higher states of the two go together, red where they shun
     each other, grey where a variable has three or more states without an order (or no direction wins).
 
     Strength and sign are those of `MarkovNetwork.graph`. Variables without edges stand in rows below; the title counts what is left
@@ -48,7 +48,7 @@ def draw_graph(network: MarkovNetwork, top: int = 60) -> Figure:
     part = _choose_part(graph, shown)
     side = min(16.0, 5 + 0.06 * len(part))
     longest = max((len(shorten(name)) for name in part), default=1)
-    place = layout(part, columns=max(1, min(8, int(60 * side / (5.0 * longest + 12)))))
+    place = place_nodes(part, columns=max(1, min(8, int(60 * side / (5.0 * longest + 12)))))
     low, high = _find_limits(place)
     figure = Figure(figsize=(side, max(2.5, side * (high[1] - low[1]) / (high[0] - low[0]))), layout="constrained")
     axes = figure.add_subplot()

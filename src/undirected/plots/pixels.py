@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from undirected.data.dataset import Dataset
-from undirected.inference.evidence import of_codes
-from undirected.inference.problem import Problem
-from undirected.inference.rows import row_marginals
+from undirected.inference import Session
+from undirected.inference.evidence import mark_rows
+from undirected.inference.rows import find_row_marginals
 from undirected.kernels.types import Array
 from undirected.network.edges import measure_edges
 from undirected.network.network import MarkovNetwork
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 
 def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int], top: int = 60) -> Figure:
-    """Left, the strongest interactions on the grid of pixels; right, images, below them the probability of each pixel given the
-    others, and the images completed from their upper halves: the probability of each lower pixel given all upper ones."""
+    """Draw a network over pixels, and what it makes of images.
+
+    Left, the strongest interactions on the grid of pixels; right, images, below them the probability of each pixel given the
+    others, and the images completed from their upper halves: the probability of each lower pixel given all upper ones.
+    """
     from matplotlib.figure import Figure
 
     rows, columns = shape
@@ -63,5 +66,6 @@ def complete_lower(network: MarkovNetwork, images: Dataset, shape: tuple[int, in
     upper = rows // 2 * columns
     codes = images.codes.astype(np.int16)
     codes[:, upper:] = -1
-    found = row_marginals(Problem(network), of_codes(network.domain, codes))
+    session = Session(network)
+    found = find_row_marginals(session.reduce(), mark_rows(network.domain, codes), session.start())
     return np.asarray(found.marginals[found.place][:, 1::2].reshape(len(images), rows, columns))

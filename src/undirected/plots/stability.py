@@ -17,7 +17,7 @@ KINDS = ("edges", "dropping")
 
 
 def draw_stability(stability: Stability, kind: str = "edges", **options: Any) -> Figure:
-    """``edges`` or ``dropping``."""
+    """Draw one of the figures below: ``edges`` or ``dropping``."""
     drawing = {"edges": draw_edges, "dropping": draw_dropping}.get(kind)
     if drawing is None:
         raise ParameterError(f"there is no figure {kind!r}; choose one of {', '.join(KINDS)}")
@@ -25,7 +25,7 @@ def draw_stability(stability: Stability, kind: str = "edges", **options: Any) ->
 
 
 def draw_edges(stability: Stability, top: int = 60) -> Figure:
-    """The ``top`` edges that came back most often (the strongest of equally frequent ones), sorted by value: a dot for all rows, a bar
+    """Draw the ``top`` edges that came back most often (the strongest of equally frequent ones), sorted by value: a dot for all rows, a bar
     for the interval over resamples, a cross for their mean; the paler a bar, the less often the edge came back. Grey edges have no
     sign: the states of a variable have no order."""
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def draw_edges(stability: Stability, top: int = 60) -> Figure:
 
 
 def draw_dropping(stability: Stability) -> Figure:
-    """Correlation of node strengths with those on all rows, by the share of rows dropped: mean, and the range of 90 % of samples."""
+    """Draw how node strengths correlate with those on all rows, by the share of rows dropped: mean, and the range of 90 % of samples."""
     from matplotlib.figure import Figure
 
     if not stability.correlations:

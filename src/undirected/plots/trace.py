@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def draw_trace(trace: Trace) -> Figure:
-    """Score and number of features against time."""
+    """Draw score and number of features against time."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")

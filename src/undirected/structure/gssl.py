@@ -159,6 +159,6 @@ class GSSL(Learner):
 def _align_counts(features: FeatureSet, counts: Array) -> Array:
     """Counts in the order of the canonical union with the atomic features, which were generated zero times or more."""
     atoms = FeatureSet.atomic(features.domain)
-    joined = features._joined(atoms)
+    joined = features.concatenate(atoms)
     order = joined.first_of_each()
     return np.concatenate([counts, np.zeros(len(atoms), dtype=counts.dtype)])[order]

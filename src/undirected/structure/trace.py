@@ -43,7 +43,7 @@ class Trace:
 
     def plot(self) -> Figure:
         """Draw the score against time."""
-        from undirected.plots.trace import draw_trace
+        from undirected.plots import draw_trace
 
         return draw_trace(self)
 
