@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from undirected.data.arrays import binary_table
+from undirected.data.arrays import take_bits
 from undirected.data.dataset import Dataset
 from undirected.data.delimited import parse_digits
-from undirected.data.npz import SPLITS, npz_splits, read_npz
+from undirected.data.npz import SPLITS, NpzReader, npz_splits
 from undirected.data.raw import RawTable
 from undirected.data.readers import Reading, read_data, read_raw
 from undirected.data.variables import Variable
@@ -126,7 +126,7 @@ def raw(name: str, split: str = "train") -> RawTable:
     local = local_files().get(name)
     if local is not None:
         if local.suffix == ".npz":
-            table = read_npz(local, split)
+            table = NpzReader(local, split).read()
         elif split == "train":
             table = read_raw(local, Reading(header=True))
         else:
@@ -162,7 +162,7 @@ def _digits(split: str) -> RawTable:
     order = np.random.default_rng(0).permutation(len(pixels))
     rows = {"train": order[:1197], "valid": order[1197:1397], "test": order[1397:]}[split]
     names_ = [f"r{r}c{c}" for r in range(8) for c in range(8)]
-    return _with_binary_states(binary_table(pixels[np.sort(rows)], names_, f"digits:{split}"))
+    return _with_binary_states(take_bits(pixels[np.sort(rows)], names_, f"digits:{split}"))
 
 
 BUILT_IN: dict[str, Callable[[str], RawTable]] = {"digits": _digits}

@@ -6,17 +6,18 @@ import csv
 import functools
 import html
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from undirected.data import packed
+from undirected.data.merging import merge_domains
 from undirected.data.variables import MISSING_STATE, Domain, Variable
 from undirected.errors import DataError, ParameterError
 from undirected.kernels.types import Array
 
-HTML_ROWS, HTML_COLUMNS = 10, 20  # shown in a notebook
+SHOWN_ROWS, SHOWN_COLUMNS = 10, 20  # in a notebook
 MISSING_POLICIES = ("error", "drop", "mode", "state")
 
 
@@ -59,15 +60,37 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         """The first rows and columns, as a notebook shows them."""
-        shown = self.domain.variables[:HTML_COLUMNS]
+        shown = self.domain.variables[:SHOWN_COLUMNS]
         more = "<th>...</th>" if len(self.domain) > len(shown) else ""
         head = "".join(f"<th>{html.escape(v.name)}</th>" for v in shown) + more
         rows = "".join(
             "<tr>" + "".join(f"<td>{html.escape((*v.states, '')[code])}</td>" for v, code in zip(shown, row, strict=False)) + "</tr>"
-            for row in self.codes[:HTML_ROWS].tolist()
+            for row in self.codes[:SHOWN_ROWS].tolist()
         )
         note = f"{len(self):,} rows ({self.total_weight:g} by weight), {len(self.domain)} variables, from {self.source}"
         return f"<div><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><small>{html.escape(note)}</small></div>"
+
+    @classmethod
+    def merge(cls, datasets: Iterable[Dataset]) -> Dataset:
+        """Join tables over the same variables, row after row; weights and line numbers are kept.
+
+        Variables are matched by name and stand in the order of the first table (by position where there are no names). States that only
+        some of the tables have are added as `merge_domains` tells; bins must be the same in all.
+        """
+        tables = list(datasets)
+        if not tables:
+            raise DataError("there are no tables to merge")
+        domain = merge_domains([table.domain for table in tables], [table.source for table in tables])
+        codes = [_recode(table, domain) for table in tables]
+        kept = all(table.lines is not None and table.source == tables[0].source for table in tables)
+        sources = list(dict.fromkeys(table.source for table in tables))
+        return cls(
+            domain,
+            np.concatenate(codes),
+            np.concatenate([table.weights for table in tables]),
+            ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else ""),
+            np.concatenate([np.asarray(table.lines) for table in tables]) if kept else None,
+        )
 
     @property
     def n_rows(self) -> int:
@@ -225,10 +248,7 @@ class Dataset:
         for v in np.flatnonzero(missing.any(axis=0)):
             gaps = missing[:, v]
             if policy == "state" and domain_given:
-                raise DataError(
-                    f"{self.where(int(np.argmax(gaps)))}, column {variables[v].name!r}: a missing cell where the training data had none, "
-                    "so that missing is no state there; choose --missing drop or mode, or learn with a domain that has it"
-                )
+                raise tell_missing_is_no_state(self.where(int(np.argmax(gaps))), variables[v].name)
             if policy == "state":
                 variables[v] = Variable(variables[v].name, (*variables[v].states, MISSING_STATE), variables[v].edges)  # no order any more
                 codes[gaps, v] = len(variables[v].states) - 1
@@ -238,13 +258,34 @@ class Dataset:
         return Dataset(Domain(variables, self.domain.named), codes, self.weights, self.source, self.lines)
 
 
+def _recode(data: Dataset, domain: Domain) -> Array:
+    """Translate the codes of a table into those of a domain that has all its variables and states."""
+    if data.domain == domain:
+        return data.codes
+    codes = np.empty(data.codes.shape, dtype=code_type(domain), order="F")
+    for v, variable in enumerate(domain.variables):
+        k = data.domain.index(variable.name) if domain.named else v
+        place = [variable.index(state) for state in data.domain[k].states]
+        codes[:, v] = np.array([*place, -1], dtype=codes.dtype)[data.codes[:, k]]  # -1 is the last
+    return codes
+
+
 def code_type(domain: Domain) -> type[np.signedinteger]:
-    """The smallest integers that hold every code and -1."""
+    """Choose the smallest integers that hold every code and -1."""
     most = int(domain.n_states.max()) if len(domain) else 1
     return np.int8 if most <= 127 else np.int16
 
 
+def tell_missing_is_no_state(where: str, variable: str) -> DataError:
+    """Make the error for a missing cell that was to be a state of a domain that has no such state."""
+    return DataError(
+        f"{where}, column {variable!r}: a missing cell where the training data had none, "
+        "so that missing is no state there; choose --missing drop or mode, or learn with a domain that has it"
+    )
+
+
 def check_weights(weights: Array, n: int, source: str) -> Array:
+    """Return row weights as numbers; raise unless there is one a row, finite and not negative."""
     weights = np.asarray(weights, dtype=float)
     if weights.shape != (n,):
         raise DataError(f"{source}: {weights.size} row weights for {n} rows; give one weight a row")
