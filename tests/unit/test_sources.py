@@ -144,6 +144,7 @@ BROKEN = {
     "not_text_with_mark.csv": b"\xef\xbb\xbfa,b\n1,x\n3,\xff\n5,z\n",
     "ragged_before_no_text.csv": b"a,b\n1,x\n3\n5,\xff\n",
     "half_character.csv": b"a,b\n1,x\n3,\xc3",
+    "half_of_two_bytes.data": b"\xff\xfe0,12\n3,7\n",
     "only_names.csv": b"a,b\n",
     "empty.csv": b" \n\n",
     "only_missing.csv": b"a,b\n?,1\n,0\n",

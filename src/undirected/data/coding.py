@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from undirected.data.dataset import Dataset, code_type
-from undirected.data.discretize import bin_codes, equal_frequency
+from undirected.data.discretize import bin_codes, cut_equally
 from undirected.data.raw import Column, RawColumn, RawTable
 from undirected.data.variables import (
     MISSING_STATE,
@@ -119,7 +119,7 @@ def _learn_variable(name: str, column: Column, other: Column | None, weights: Ar
     if name in rules.categorical or not binned:
         return Variable(name, choose_states(both))
     values = [as_number(t) if t else None for t in column.texts]
-    return equal_frequency(name, np.array([np.nan if n is None else n for n in values]), column.weigh_texts(weights), rules.bins)
+    return cut_equally(name, np.array([np.nan if n is None else n for n in values]), column.weigh_texts(weights), rules.bins)
 
 
 def choose_states(texts: Sequence[str]) -> tuple[str, ...]:

@@ -155,14 +155,14 @@ class Dataset:
         return table
 
     def literal_counts(self) -> Array:
-        """The weight of the rows in which each literal is true."""
+        """Add up the weights of the rows in which each literal is true."""
         table = self.distinct
         states = enumerate(self.domain.n_states.tolist())
         counts = [np.bincount(table.codes[:, v], weights=table.weights, minlength=n) for v, n in states]
         return np.concatenate([np.zeros(0), *counts])
 
     def pair_counts(self) -> Array:
-        """The weight of the rows in which two literals are both true, for all pairs: ``[n_literals][n_literals]``."""
+        """Add up the weights of the rows in which two literals are both true, for all pairs: ``[n_literals][n_literals]``."""
         table, base = self.distinct, self.domain.base[:-1]
         states = np.setdiff1d(np.arange(self.domain.n_literals), base)  # first states follow from the others and the total
         variable = self.domain.literal_variable[states]
@@ -179,7 +179,7 @@ class Dataset:
         return np.asarray(np.maximum(out @ counts @ out.T, 0.0))
 
     def to_csv(self, codes: bool = False) -> str:
-        """The rows as text: names and states with commas between them, or ``codes`` alone as in Libra's ``.data`` files.
+        """Write the rows as text: names and states with commas between them, or ``codes`` alone as in Libra's ``.data`` files.
 
         Missing cells are empty (``*`` among codes); row weights are left out.
         """
@@ -193,29 +193,30 @@ class Dataset:
         return out.getvalue()
 
     def to_frame(self) -> Any:
-        """The rows as a pandas frame of states, None where a cell is missing (needs pandas)."""
+        """Write the rows as a pandas frame of states, None where a cell is missing (needs pandas)."""
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
         columns = {v.name: [(*v.states, None)[code] for code in self.codes[:, k].tolist()] for k, v in enumerate(self.domain.variables)}
         return pd.DataFrame(columns)
 
     def subset(self, rows: Array) -> Dataset:
+        """Take some of the rows, by number."""
         lines = None if self.lines is None else np.asarray(self.lines)[rows]
         return Dataset(self.domain, self.codes[rows], self.weights[rows], self.source, lines)
 
     def shards(self, n: int) -> Iterator[Dataset]:
-        """The rows in ``n`` consecutive pieces of about equal size; sums over pieces are sums over rows."""
+        """Cut the rows into ``n`` consecutive pieces of about equal size; sums over pieces are sums over rows."""
         for rows in np.array_split(np.arange(len(self)), n):
             yield self.subset(rows)
 
     def where(self, row: int) -> str:
-        """'file, line 12' or 'the table, row 3' (counted from 1)."""
+        """Name the place of a row: 'file, line 12' or 'the table, row 3' (counted from 1)."""
         if self.lines is not None:
             return f"{self.source}, line {int(self.lines[row])}"
         return f"{self.source}, row {row + 1}"
 
     def require_complete(self, what: str) -> None:
-        """Raises where cells are missing, naming the first ones and the ways out."""
+        """Raise where cells are missing, naming the first ones and the ways out."""
         if not self.has_missing:
             return
         bad = np.argwhere(self.codes[: self._first_missing_rows()] < 0)[:3]
@@ -231,7 +232,7 @@ class Dataset:
         return int(rows[-1]) + 1
 
     def resolve_missing(self, policy: str, domain_given: bool = False) -> Dataset:
-        """The table without missing cells, by one of `MISSING_POLICIES`; ``error`` leaves it as it is. No state is added to a domain
+        """Do away with missing cells by one of `MISSING_POLICIES`; ``error`` leaves the table as it is. No state is added to a domain
         that was given."""
         if policy not in MISSING_POLICIES:
             raise ParameterError(f"missing={policy!r} is not known; choose one of {', '.join(MISSING_POLICIES)}")

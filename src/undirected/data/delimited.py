@@ -23,7 +23,7 @@ from undirected.kernels.types import Array
 DELIMITERS = (",", "\t", ";", "|")
 DIGIT_SEPARATORS = b",\t; "
 HEADER_ROWS = 200  # rows from which it is found out whether the first one holds names
-PIECE_CELLS = 1 << 18  # cells that are texts of their own at a time
+PIECE_CELLS = 1 << 19  # cells that are texts of their own at a time
 
 
 @dataclass(frozen=True)

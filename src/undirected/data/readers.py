@@ -1,4 +1,4 @@
-"""Files, frames and arrays into tables."""
+"""Which reader takes which file, frame or array, and how what it finds becomes a table."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def _find_file_reader(text: str, reading: Reading) -> Reader:
     if not path.exists() and "/" not in name and "\\" not in name and not path.suffix:
         from undirected.data import catalog
 
-        return MemoryReader(catalog.raw(name, split or "train"))
+        return MemoryReader(catalog.read_named(name, split or "train"))
     check_regular(path)
     kind = reading.format or _SUFFIXES.get(_find_suffix(path))
     if kind is None:

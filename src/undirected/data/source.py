@@ -108,7 +108,7 @@ def open_source(
         weights = check_weights(weights, len(weights), reader.source)
     found = count_table(_read_weighted(reader, chunk_rows, 0, weights), _find_needed(reading, domain))
     if found is None:
-        raise DataError(f"{reader.source} has no rows")
+        found = reader.read()  # a table without rows, which is refused below
     if weights is not None:
         check_weights(weights, found.n_rows, found.source)
     table, learned = settle_domain(tidy(found, reading, list_wanted(rules, domain)), domain, rules, reading, domain_from)

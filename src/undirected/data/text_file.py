@@ -83,7 +83,8 @@ class TextFile:
                 decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
                 at = before + len(block) - len(error.object) + error.start  # the object ends where the block does
-                line = lines + block.count(b"\n", 0, max(0, at - before)) + 1
+                begun = error.object[error.start : error.start + before - at].count(b"\n") if at < before else 0  # in the block before
+                line = lines - begun + block.count(b"\n", 0, max(0, at - before)) + 1
                 raise tell_undecodable(self.name, self._chosen, given, line, at) from None
             except ValueError as error:
                 raise FormatError(f"{self.name}: not {self._chosen.upper()} text ({error})") from None
