@@ -40,6 +40,7 @@ _HOMES = {
     "MarkovNetwork": "undirected.network.network",
     "ParameterError": "undirected.errors",
     "PseudoLikelihood": "undirected.weights.pseudo_likelihood",
+    "Source": "undirected.data.source",
     "Stability": "undirected.evaluation.stability",
     "Tuned": "undirected.tuning.tune",
     "Unconverged": "undirected.errors",
@@ -57,6 +58,7 @@ _HOMES = {
     "fit_path": "undirected.weights.fit",
     "fit_weights": "undirected.weights.fit",
     "holdout": "undirected.data.splits",
+    "open_source": "undirected.data.source",
     "read_data": "undirected.data.readers",
     "tune": "undirected.tuning.tune",
 }
@@ -91,6 +93,7 @@ __all__ = [
     "NothingFound",
     "ParameterError",
     "PseudoLikelihood",
+    "Source",
     "Stability",
     "TableWarning",
     "Tuned",
@@ -107,6 +110,7 @@ __all__ = [
     "fit_weights",
     "holdout",
     "load",
+    "open_source",
     "plots",
     "read_data",
     "tune",
@@ -116,6 +120,7 @@ if TYPE_CHECKING:
     from undirected import datasets, plots
     from undirected.data.dataset import Dataset
     from undirected.data.readers import read_data
+    from undirected.data.source import Source, open_source
     from undirected.data.splits import holdout
     from undirected.data.variables import Domain, Variable
     from undirected.errors import (

@@ -5,7 +5,8 @@
     python tests/fuzz/fuzz_readers.py --seed 1 --only 4711 --save found/        # one input again
 
 Inputs are numbered; seed and number make an input, so that each can be made again. Children read them, so that a crash is seen: the
-parent then goes on after the input at fault. What has been read is also described, or written and read again. A failure is an
+parent then goes on after the input at fault. What has been read is also described, or written and read again, and small
+tables must be the same by chunks. A failure is an
 exception of another kind, a crash, more than 2 seconds of work, a wait of more than 6, or more than 4 GiB of address space.
 Prints a report in JSON; the exit code is 1 if there were failures.
 """
@@ -41,6 +42,10 @@ DEAD = 15.0  # seconds after which the parent ends a child
 PATIENCE = 60.0  # seconds that a child may take to start, or to make an input
 ADDRESS_SPACE = 4 << 30
 COMMAND_EVERY = 100  # one in so many inputs that can be read also goes through the command line and is drawn
+CHUNKED_BYTES = 20_000  # inputs of at most so many are also read by chunks
+BINARY_TABLES = ("parquet", "npz", "sparse")
+WHOLE_ONLY = ("column by column", "sparse matrix, which is read whole")  # why an archive cannot be read by chunks
+CELL_BUDGET = " cells; leave out rare columns"  # why a table cannot be written out as a whole
 STATUS = struct.Struct(f"<qd{2 * len(READERS)}q")  # number, when it began, inputs and successes by reader
 
 
@@ -71,7 +76,7 @@ def place_input(made: Input, folder: str) -> str:
 
 def read_input(made: Input, path: str, thorough: bool) -> None:
     """Read an input and do what a user would do next."""
-    from undirected import FeatureSet, formats, read_data
+    from undirected import FeatureSet, UndirectedError, formats, read_data
     from undirected.inference.evidence import read_evidence
 
     options = dict(made.options)
@@ -81,7 +86,13 @@ def read_input(made: Input, path: str, thorough: bool) -> None:
         if "domain_from" in options:
             options["domain_from"] = path
         split = options.pop("split", None)
-        data = read_data(f"{path}:{split}" if split else path, **options)
+        table = f"{path}:{split}" if split else path
+        try:
+            data = read_data(table, **options)
+        except UndirectedError as error:
+            compare_chunks(made, table, options, error)
+            raise
+        compare_chunks(made, table, options, data)
         describe_table(data)
         if thorough and is_small(data):
             run_command(["data", "describe", path])
@@ -99,6 +110,28 @@ def read_input(made: Input, path: str, thorough: bool) -> None:
     else:
         texts = made.content.decode("utf8", "surrogateescape").split("\n")
         read_evidence(find_domain(options.get("domain", "survey")), [text for text in texts if text])
+
+
+def compare_chunks(made: Input, table: str, options: dict[str, Any], whole: Any) -> None:
+    """Read a small table by chunks, too: the rows, or the words with which it is refused, must be the same."""
+    import numpy as np
+
+    from undirected import Dataset, UndirectedError, open_source
+
+    if made.place != "file" or len(made.content) > CHUNKED_BYTES:
+        return
+    refused = isinstance(whole, UndirectedError)
+    same_words = made.reader not in BINARY_TABLES  # in a broken archive, another part is looked at first
+    try:
+        found = Dataset.merge(open_source(table, 1 + len(made.content) % 7, **options))
+    except UndirectedError as error:
+        if str(error) != str(whole) and (same_words or not refused) and not any(reason in str(error) for reason in WHOLE_ONLY):
+            raise AssertionError(f"by chunks: {error}; whole: {whole}") from None
+        return
+    if refused and (not same_words or CELL_BUDGET in str(whole)):
+        return  # what is broken or too large need not be in a chunk
+    if refused or found.domain != whole.domain or not np.array_equal(found.codes, whole.codes):
+        raise AssertionError(f"by chunks {found}, but whole {whole}")
 
 
 def is_small(data: Any) -> bool:

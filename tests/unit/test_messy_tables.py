@@ -270,7 +270,7 @@ class TestHostileFiles:
             read_data(tmp_path / "t.npz")
 
     def test_packed_files_are_not_unpacked_beyond_the_budget(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(files, "SMALL", 1 << 16)
+        monkeypatch.setattr(files, "ALWAYS_UNPACKED", 1 << 16)
         monkeypatch.setattr(files, "MAX_RATIO", 10)
         write(tmp_path, "t.csv.gz", gzip.compress(b"0,1\n" * 10**6))
         with pytest.raises(FormatError, match="unpack to more than"):
@@ -280,7 +280,7 @@ class TestHostileFiles:
             read_data(tmp_path / "t.npz")
 
     def test_wide_baskets_are_refused_before_they_are_built(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(arrays, "FEW_CELLS", 10**5)
+        monkeypatch.setattr(arrays, "MIN_CELL_BUDGET", 10**5)
         monkeypatch.setattr(arrays, "CELLS_PER_ENTRY", 100)
         text = " ".join(f"item{k}" for k in range(2000)) + "\n" + "item1\n" * 2000
         with pytest.raises(DataError, match="leave out rare columns"):

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from undirected.data.arrays import binary_table
+from undirected.data.arrays import take_bits
 from undirected.data.dataset import Dataset
 from undirected.data.delimited import parse_digits
-from undirected.data.npz import SPLITS, npz_splits, read_npz
+from undirected.data.npz import SPLITS, NpzReader, npz_splits
 from undirected.data.raw import RawTable
 from undirected.data.readers import Reading, read_data, read_raw
 from undirected.data.variables import Variable
@@ -48,13 +48,13 @@ class Entry:
     sha256: dict[str, str]
 
     def most_bytes(self, split: str) -> int:
-        """How large the text of a split can be: a digit and a mark a cell, perhaps two marks at the end of a line."""
+        """Say how large the text of a split can be: a digit and a mark a cell, perhaps two marks at the end of a line."""
         return self.rows[split] * (2 * self.variables + 1)
 
 
 @functools.cache
 def benchmarks() -> dict[str, Entry]:
-    """The 20 benchmark sets of the GSSL and DTSL papers, by name."""
+    """List the 20 benchmark sets of the GSSL and DTSL papers, by name."""
     text = resources.files("undirected.data").joinpath("benchmarks.tsv").read_text("utf8")
     entries = {}
     for row in csv.DictReader(text.splitlines(), delimiter="\t"):
@@ -70,11 +70,13 @@ def benchmarks() -> dict[str, Entry]:
 
 
 def local_folder() -> Path | None:
+    """Find the folder of local data sets, if one is named."""
     named = os.environ.get("UNDIRECTED_DATA")
     return Path(named) if named else None
 
 
 def cache_folder() -> Path:
+    """Find the folder that downloads go to."""
     named = os.environ.get("UNDIRECTED_CACHE")
     if named:
         return Path(named)
@@ -84,7 +86,7 @@ def cache_folder() -> Path:
 
 
 def local_files() -> dict[str, Path]:
-    """What the local folder holds, by name; packed splits before tables."""
+    """List what the local folder holds, by name; packed splits before tables."""
     folder = local_folder()
     if folder is None or not folder.is_dir():
         return {}
@@ -96,17 +98,17 @@ def local_files() -> dict[str, Path]:
 
 
 def names() -> list[str]:
-    """Every data set that can be asked for by name."""
+    """List every data set that can be asked for by name."""
     return sorted({*BUILT_IN, *benchmarks(), *local_files()})
 
 
 def where(name: str) -> str:
-    """'built in', 'local', 'cached' or 'download'."""
+    """Say where a data set comes from: 'built in', 'local', 'cached' or 'download'."""
     if name in BUILT_IN:
         return "built in"
     if name in local_files():
         return "local"
-    return "cached" if name in benchmarks() and all(_cached(name, s).exists() for s in SPLITS) else "download"
+    return "cached" if name in benchmarks() and all(_find_cached(name, s).exists() for s in SPLITS) else "download"
 
 
 def has_splits(name: str) -> bool:
@@ -117,8 +119,8 @@ def has_splits(name: str) -> bool:
     return name in BUILT_IN or (name not in local_files() and name in benchmarks())
 
 
-def raw(name: str, split: str = "train") -> RawTable:
-    """A data set as it was found, for `read_data`."""
+def read_named(name: str, split: str = "train") -> RawTable:
+    """Read a data set as it was found, for `read_data`."""
     if split not in SPLITS:
         raise DataError(f"there is no split {split!r}; choose one of {', '.join(SPLITS)}")
     if name in BUILT_IN:
@@ -126,16 +128,16 @@ def raw(name: str, split: str = "train") -> RawTable:
     local = local_files().get(name)
     if local is not None:
         if local.suffix == ".npz":
-            table = read_npz(local, split)
+            table = NpzReader(local, split).read()
         elif split == "train":
             table = read_raw(local, Reading(header=True))
         else:
             raise DataError(f"{name} is one table without a {split} split; use {name!r} alone")
         table.source = f"{name}:{split}"
-        return _with_binary_states(table) if local.suffix == ".npz" else table
+        return _fix_binary_states(table) if local.suffix == ".npz" else table
     if name not in benchmarks():
         raise DataError(f"there is no data set or file {name!r}.{did_you_mean(name, names())} See: undirected data list")
-    path = _cached(name, split)
+    path = _find_cached(name, split)
     if path.exists() and hashlib.sha256(content := path.read_bytes()).hexdigest() != benchmarks()[name].sha256[split]:
         warnings.warn(f"{path} is not the file that was downloaded; it is fetched again", TableWarning, stacklevel=2)
         path.unlink()
@@ -145,30 +147,30 @@ def raw(name: str, split: str = "train") -> RawTable:
     parsed = parse_digits(content, f"{name}:{split}")
     if parsed is None:
         raise DataError(f"{path} does not hold rows of zeros and ones; delete it and try again")
-    return _with_binary_states(parsed)
+    return _fix_binary_states(parsed)
 
 
-def _with_binary_states(table: RawTable) -> RawTable:
-    names_ = table.names or [f"v{k}" for k in range(len(table.columns))]
-    table.fixed = {k: Variable(n, ("0", "1")) for k, n in enumerate(names_)}
+def _fix_binary_states(table: RawTable) -> RawTable:
+    """Give every column the states 0 and 1, whichever of them it holds."""
+    table.fixed = {k: Variable(n, ("0", "1")) for k, n in enumerate(table.known_names)}
     return table
 
 
-def _digits(split: str) -> RawTable:
-    """scikit-learn's handwritten digits as 64 black-and-white pixels: 1,197 training, 200 validation, 400 test rows."""
+def _read_digits(split: str) -> RawTable:
+    """Take scikit-learn's handwritten digits as 64 black-and-white pixels: 1,197 training, 200 validation, 400 test rows."""
     from sklearn.datasets import load_digits
 
     pixels = (load_digits().data >= 8).astype(np.uint8)
     order = np.random.default_rng(0).permutation(len(pixels))
     rows = {"train": order[:1197], "valid": order[1197:1397], "test": order[1397:]}[split]
-    names_ = [f"r{r}c{c}" for r in range(8) for c in range(8)]
-    return _with_binary_states(binary_table(pixels[np.sort(rows)], names_, f"digits:{split}"))
+    pixel_names = [f"r{r}c{c}" for r in range(8) for c in range(8)]
+    return _fix_binary_states(take_bits(pixels[np.sort(rows)], pixel_names, f"digits:{split}"))
 
 
-BUILT_IN: dict[str, Callable[[str], RawTable]] = {"digits": _digits}
+BUILT_IN: dict[str, Callable[[str], RawTable]] = {"digits": _read_digits}
 
 
-def _cached(name: str, split: str) -> Path:
+def _find_cached(name: str, split: str) -> Path:
     return cache_folder() / name / f"{name}.{split}.data"
 
 
@@ -181,7 +183,7 @@ def fetch(name: str, splits: tuple[str, ...] = SPLITS, progress: Progress | None
     base = os.environ.get("UNDIRECTED_MIRROR", REPOSITORY).rstrip("/")
     done = []
     for split in splits:
-        target = _cached(name, split)
+        target = _find_cached(name, split)
         if not target.exists():
             url = f"{base}/{name}/{target.name}"
             entry = benchmarks()[name]
@@ -238,7 +240,7 @@ def _receive(url: str, part: Path, most: int, progress: Progress | None) -> None
 
 
 def load(name: str, split: str = "train") -> Dataset:
-    """A data set by name, as a `Dataset`.
+    """Load a data set by name, as a `Dataset`.
 
     >>> from undirected import datasets
     >>> datasets.load("digits", "test")

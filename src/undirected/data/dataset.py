@@ -7,17 +7,18 @@ import functools
 import hashlib
 import html
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from undirected.data import packed
+from undirected.data.merging import merge_domains
 from undirected.data.variables import MISSING_STATE, Domain, Variable
 from undirected.errors import DataError, ParameterError
 from undirected.kernels.types import Array
 
-HTML_ROWS, HTML_COLUMNS = 10, 20  # shown in a notebook
+SHOWN_ROWS, SHOWN_COLUMNS = 10, 20  # in a notebook
 MISSING_POLICIES = ("error", "drop", "mode", "state")
 
 
@@ -60,15 +61,37 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         """The first rows and columns, as a notebook shows them."""
-        shown = self.domain.variables[:HTML_COLUMNS]
+        shown = self.domain.variables[:SHOWN_COLUMNS]
         more = "<th>...</th>" if len(self.domain) > len(shown) else ""
         head = "".join(f"<th>{html.escape(v.name)}</th>" for v in shown) + more
         rows = "".join(
             "<tr>" + "".join(f"<td>{html.escape((*v.states, '')[code])}</td>" for v, code in zip(shown, row, strict=False)) + "</tr>"
-            for row in self.codes[:HTML_ROWS].tolist()
+            for row in self.codes[:SHOWN_ROWS].tolist()
         )
         note = f"{len(self):,} rows ({self.total_weight:g} by weight), {len(self.domain)} variables, from {self.source}"
         return f"<div><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><small>{html.escape(note)}</small></div>"
+
+    @classmethod
+    def merge(cls, datasets: Iterable[Dataset]) -> Dataset:
+        """Join tables over the same variables, row after row; weights and line numbers are kept.
+
+        Variables are matched by name and stand in the order of the first table (by position where there are no names). States that only
+        some of the tables have are added as `merge_domains` tells; bins must be the same in all.
+        """
+        tables = list(datasets)
+        if not tables:
+            raise DataError("there are no tables to merge")
+        domain = merge_domains([table.domain for table in tables], [table.source for table in tables])
+        codes = [_recode(table, domain) for table in tables]
+        kept = all(table.lines is not None and table.source == tables[0].source for table in tables)
+        sources = list(dict.fromkeys(table.source for table in tables))
+        return cls(
+            domain,
+            np.concatenate(codes),
+            np.concatenate([table.weights for table in tables]),
+            ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else ""),
+            np.concatenate([np.asarray(table.lines) for table in tables]) if kept else None,
+        )
 
     @property
     def n_rows(self) -> int:
@@ -133,14 +156,14 @@ class Dataset:
         return table
 
     def literal_counts(self) -> Array:
-        """The weight of the rows in which each literal is true."""
+        """Add up the weights of the rows in which each literal is true."""
         table = self.distinct
         states = enumerate(self.domain.n_states.tolist())
         counts = [np.bincount(table.codes[:, v], weights=table.weights, minlength=n) for v, n in states]
         return np.concatenate([np.zeros(0), *counts])
 
     def pair_counts(self) -> Array:
-        """The weight of the rows in which two literals are both true, for all pairs: ``[n_literals][n_literals]``."""
+        """Add up the weights of the rows in which two literals are both true, for all pairs: ``[n_literals][n_literals]``."""
         table, base = self.distinct, self.domain.base[:-1]
         states = np.setdiff1d(np.arange(self.domain.n_literals), base)  # first states follow from the others and the total
         variable = self.domain.literal_variable[states]
@@ -157,7 +180,7 @@ class Dataset:
         return np.asarray(np.maximum(out @ counts @ out.T, 0.0))
 
     def to_csv(self, codes: bool = False) -> str:
-        """The rows as text: names and states with commas between them, or ``codes`` alone as in Libra's ``.data`` files.
+        """Write the rows as text: names and states with commas between them, or ``codes`` alone as in Libra's ``.data`` files.
 
         Missing cells are empty (``*`` among codes); row weights are left out.
         """
@@ -171,18 +194,19 @@ class Dataset:
         return out.getvalue()
 
     def to_frame(self) -> Any:
-        """The rows as a pandas frame of states, None where a cell is missing (needs pandas)."""
+        """Write the rows as a pandas frame of states, None where a cell is missing (needs pandas)."""
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
         columns = {v.name: [(*v.states, None)[code] for code in self.codes[:, k].tolist()] for k, v in enumerate(self.domain.variables)}
         return pd.DataFrame(columns)
 
     def subset(self, rows: Array) -> Dataset:
+        """Take some of the rows, by number."""
         lines = None if self.lines is None else np.asarray(self.lines)[rows]
         return Dataset(self.domain, self.codes[rows], self.weights[rows], self.source, lines)
 
     def shards(self, n: int) -> Iterator[Dataset]:
-        """The rows in ``n`` consecutive pieces of about equal size; sums over pieces are sums over rows."""
+        """Cut the rows into ``n`` consecutive pieces of about equal size; sums over pieces are sums over rows."""
         for rows in np.array_split(np.arange(len(self)), n):
             yield self.subset(rows)
 
@@ -194,13 +218,13 @@ class Dataset:
         return out.hexdigest()[:32]
 
     def where(self, row: int) -> str:
-        """'file, line 12' or 'the table, row 3' (counted from 1)."""
+        """Name the place of a row: 'file, line 12' or 'the table, row 3' (counted from 1)."""
         if self.lines is not None:
             return f"{self.source}, line {int(self.lines[row])}"
         return f"{self.source}, row {row + 1}"
 
     def require_complete(self, what: str) -> None:
-        """Raises where cells are missing, naming the first ones and the ways out."""
+        """Raise where cells are missing, naming the first ones and the ways out."""
         if not self.has_missing:
             return
         bad = np.argwhere(self.codes[: self._first_missing_rows()] < 0)[:3]
@@ -216,7 +240,7 @@ class Dataset:
         return int(rows[-1]) + 1
 
     def resolve_missing(self, policy: str, domain_given: bool = False) -> Dataset:
-        """The table without missing cells, by one of `MISSING_POLICIES`; ``error`` leaves it as it is. No state is added to a domain
+        """Do away with missing cells by one of `MISSING_POLICIES`; ``error`` leaves the table as it is. No state is added to a domain
         that was given."""
         if policy not in MISSING_POLICIES:
             raise ParameterError(f"missing={policy!r} is not known; choose one of {', '.join(MISSING_POLICIES)}")
@@ -233,10 +257,7 @@ class Dataset:
         for v in np.flatnonzero(missing.any(axis=0)):
             gaps = missing[:, v]
             if policy == "state" and domain_given:
-                raise DataError(
-                    f"{self.where(int(np.argmax(gaps)))}, column {variables[v].name!r}: a missing cell where the training data had none, "
-                    "so that missing is no state there; choose --missing drop or mode, or learn with a domain that has it"
-                )
+                raise tell_missing_is_no_state(self.where(int(np.argmax(gaps))), variables[v].name)
             if policy == "state":
                 variables[v] = Variable(variables[v].name, (*variables[v].states, MISSING_STATE), variables[v].edges)  # no order any more
                 codes[gaps, v] = len(variables[v].states) - 1
@@ -246,13 +267,34 @@ class Dataset:
         return Dataset(Domain(variables, self.domain.named), codes, self.weights, self.source, self.lines)
 
 
+def _recode(data: Dataset, domain: Domain) -> Array:
+    """Translate the codes of a table into those of a domain that has all its variables and states."""
+    if data.domain == domain:
+        return data.codes
+    codes = np.empty(data.codes.shape, dtype=code_type(domain), order="F")
+    for v, variable in enumerate(domain.variables):
+        k = data.domain.index(variable.name) if domain.named else v
+        place = [variable.index(state) for state in data.domain[k].states]
+        codes[:, v] = np.array([*place, -1], dtype=codes.dtype)[data.codes[:, k]]  # -1 is the last
+    return codes
+
+
 def code_type(domain: Domain) -> type[np.signedinteger]:
-    """The smallest integers that hold every code and -1."""
+    """Choose the smallest integers that hold every code and -1."""
     most = int(domain.n_states.max()) if len(domain) else 1
     return np.int8 if most <= 127 else np.int16
 
 
+def tell_missing_is_no_state(where: str, variable: str) -> DataError:
+    """Make the error for a missing cell that was to be a state of a domain that has no such state."""
+    return DataError(
+        f"{where}, column {variable!r}: a missing cell where the training data had none, "
+        "so that missing is no state there; choose --missing drop or mode, or learn with a domain that has it"
+    )
+
+
 def check_weights(weights: Array, n: int, source: str) -> Array:
+    """Return row weights as numbers; raise unless there is one a row, finite and not negative."""
     weights = np.asarray(weights, dtype=float)
     if weights.shape != (n,):
         raise DataError(f"{source}: {weights.size} row weights for {n} rows; give one weight a row")

@@ -8,8 +8,8 @@ from undirected.data.variables import Variable
 from undirected.kernels.types import Array
 
 
-def equal_frequency(name: str, values: Array, weights: Array, bins: int) -> Variable:
-    """A variable whose states are bins of about equal weight; equal values share a bin, so there may be fewer.
+def cut_equally(name: str, values: Array, weights: Array, bins: int) -> Variable:
+    """Cut numbers into bins of about equal weight, the states of a variable; equal values share a bin, so there may be fewer.
 
     Values that are not numbers (missing cells) are left out.
     """
@@ -20,14 +20,14 @@ def equal_frequency(name: str, values: Array, weights: Array, bins: int) -> Vari
     for i in range(1, bins):
         at = int(np.searchsorted(share, share[-1] * i / bins * (1 - 1e-12)))
         if at + 1 < len(distinct):
-            cut = between(float(distinct[at]), float(distinct[at + 1]))
+            cut = find_cut(float(distinct[at]), float(distinct[at + 1]))
             if not cuts or cut > cuts[-1]:
                 cuts.append(cut)
-    return Variable(name, bin_labels(cuts), tuple(cuts))
+    return Variable(name, label_bins(cuts), tuple(cuts))
 
 
-def between(low: float, high: float) -> float:
-    """The shortest decimal number ``c`` with low <= c < high, so that labels stay readable."""
+def find_cut(low: float, high: float) -> float:
+    """Find the shortest decimal number ``c`` with low <= c < high, so that labels stay readable."""
     middle = low + (high - low) / 2
     for digits in range(1, 18):
         cut = float(f"{middle:.{digits}g}")
@@ -36,7 +36,8 @@ def between(low: float, high: float) -> float:
     return low
 
 
-def bin_labels(edges: list[float]) -> tuple[str, ...]:
+def label_bins(edges: list[float]) -> tuple[str, ...]:
+    """Name the bins between cuts, each of which belongs to the bin below."""
     if not edges:
         return ("any",)
     text = [f"{e:.17g}" if float(f"{e:g}") != e else f"{e:g}" for e in edges]
@@ -45,6 +46,6 @@ def bin_labels(edges: list[float]) -> tuple[str, ...]:
 
 
 def bin_codes(variable: Variable, values: Array) -> Array:
-    """The bin of each value; the caller has dealt with missing ones."""
+    """Find the bin of each value; the caller has dealt with missing ones."""
     assert variable.edges is not None
     return np.searchsorted(np.asarray(variable.edges), values, side="left")

@@ -8,7 +8,7 @@ from undirected.kernels.types import Array
 
 
 def pack(codes: Array, n_states: Array) -> Array:
-    """Bit columns of all literals, ``[n_literals][words]``; a missing cell (-1) is in no column."""
+    """Pack codes into the bit columns of all literals, ``[n_literals][words]``; a missing cell (-1) is in no column."""
     n_rows, n_variables = codes.shape
     n_words = (n_rows + 63) // 64
     columns = np.zeros((int(np.sum(n_states)), n_words * 8), dtype=np.uint8)
@@ -23,10 +23,10 @@ def pack(codes: Array, n_states: Array) -> Array:
 
 
 def count(columns: Array) -> Array:
-    """Set bits of each column."""
+    """Count the set bits of each column."""
     return np.asarray(np.bitwise_count(columns).sum(axis=-1, dtype=np.int64))
 
 
 def unpack(columns: Array, n_rows: int) -> Array:
-    """Bit columns as an array of truth values, ``[...][n_rows]``."""
+    """Unpack bit columns into an array of truth values, ``[...][n_rows]``."""
     return np.unpackbits(columns.view(np.uint8), axis=-1, bitorder="little", count=n_rows).astype(bool)

@@ -1,25 +1,26 @@
-"""Files, frames and arrays into tables."""
+"""Which reader takes which file, frame or array, and how what it finds becomes a table."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from undirected.data.arrays import from_array, from_frame, from_sparse, is_frame
-from undirected.data.basket import parse_basket
-from undirected.data.columns import choose_columns, counts_rows, name_columns, warn_of_columns, without_first
+from undirected.data.arrays import ArrayReader, FrameReader, MemoryReader, SparseReader, is_frame
+from undirected.data.basket import BasketReader
+from undirected.data.coding import ColumnRules, clean_table, encode, learn_domain
+from undirected.data.columns import choose_columns, counts_rows, leave_out_first, name_columns, warn_of_columns
 from undirected.data.dataset import Dataset, check_weights
-from undirected.data.delimited import parse_delimited
-from undirected.data.files import check_regular, decode, read_bytes
-from undirected.data.libra_data import parse_libra
-from undirected.data.npz import SPLITS, read_npz
-from undirected.data.parquet import read_parquet
-from undirected.data.raw import ColumnRules, RawColumn, RawTable, encode, learn_domain
+from undirected.data.delimited import DelimitedReader
+from undirected.data.files import check_regular
+from undirected.data.libra_data import LibraReader
+from undirected.data.npz import SPLITS, NpzReader
+from undirected.data.parquet import ParquetReader
+from undirected.data.raw import RawColumn, RawTable, check_shape
 from undirected.data.variables import Domain, first_repeated
 from undirected.errors import DataError, FormatError, ParameterError
 from undirected.kernels.types import Array
@@ -29,6 +30,20 @@ _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".basket": "basket", ".data": "libra", ".ev": "libra",
     ".parquet": "parquet", ".pq": "parquet", ".npz": "npz",
 }  # fmt: skip
+
+
+class Reader(Protocol):
+    """One table in one format. Its cells come as they were found: `clean_table` looks at columns as a whole."""
+
+    @property
+    def source(self) -> str:
+        """What the table is called in messages."""
+
+    def read(self) -> RawTable:
+        """Read the whole table."""
+
+    def read_chunks(self, n_rows: int, start: int = 0) -> Iterator[RawTable]:
+        """Go through the table from row ``start`` on in chunks of ``n_rows`` rows, the last of which may have fewer."""
 
 
 @dataclass(frozen=True)
@@ -118,17 +133,32 @@ def read_data(
             data = Dataset(data.domain, data.codes, weights, data.source, data.lines)
         return data.resolve_missing(missing, domain is not None)
     known = domain is not None
-    table = read_raw(source, reading, {*categorical, *numeric, *(domain.names if domain is not None and domain.named else ())})
+    table = read_raw(source, reading, list_wanted(rules, domain))
     if weights is not None:
         table.weights = check_weights(weights, table.n_rows, table.source)
-    _check_shape(table)
+    table, domain = settle_domain(table, domain, rules, reading, domain_from)
+    return encode(table, domain, unknown).resolve_missing(missing, known)
+
+
+def list_wanted(rules: ColumnRules, domain: Domain | None) -> set[str]:
+    """List the columns that the caller counts on, so that none of them is taken for an index."""
+    return {*rules.categorical, *rules.numeric, *(domain.names if domain is not None and domain.named else ())}
+
+
+def settle_domain(
+    table: RawTable, domain: Domain | None, rules: ColumnRules, reading: Reading, domain_from: Any
+) -> tuple[RawTable, Domain]:
+    """Learn the domain of a table, or bring the table into line with the one that is given."""
+    check_shape(table)
+    if table.names is not None and len(set(table.names)) != len(table.names):
+        raise DataError(f"{table.source}: two columns are called {first_repeated(table.names)!r}; rename one of them")
     if domain is None:
         wider = None if domain_from is None else read_raw(domain_from, replace(reading, drop=(), columns=None))
         domain = learn_domain(table, rules, wider)
-        warn_of_columns(table, domain, categorical)
+        warn_of_columns(table, domain, rules.categorical)
     elif not domain.named and table.names is None and len(table.columns) == len(domain) + 1 and counts_rows(table):
-        table = without_first(table)  # as it was done to the training data, which had more rows
-    return encode(table, domain, unknown).resolve_missing(missing, known)
+        table = leave_out_first(table)  # as it was done to the training data, which had more rows
+    return table, domain
 
 
 def _select(data: Dataset, reading: Reading) -> Dataset:
@@ -148,41 +178,37 @@ def _recode(data: Dataset, domain: Domain, unknown: str) -> Dataset:
     return encode(RawTable(columns, names, data.source, data.weights, lines), domain, unknown)
 
 
-def _check_shape(table: RawTable) -> None:
-    if not table.columns:
-        raise DataError(f"{table.source} has no columns")
-    if table.n_rows == 0:
-        raise DataError(f"{table.source} has no rows")
-    if table.names is not None and len(set(table.names)) != len(table.names):
-        raise DataError(f"{table.source}: two columns are called {first_repeated(table.names)!r}; rename one of them")
-
-
-def read_raw(source: Any, reading: Reading | None = None, wanted: Sequence[str] | set[str] = ()) -> RawTable:
-    """A table as it was found, from anything `read_data` takes but a `Dataset`; columns ``wanted`` are not taken for an index."""
+def read_raw(source: Any, reading: Reading | None = None, wanted: Collection[str] = ()) -> RawTable:
+    """Read a table as it was found, from anything `read_data` takes but a `Dataset`; columns ``wanted`` are not taken for an index."""
     reading = reading or Reading()
-    if isinstance(source, RawTable):
-        table = source
-    elif isinstance(source, str | os.PathLike):
-        table = _read_path(os.fspath(source), reading)
-    elif is_frame(source):
-        table = from_frame(source)
-    elif hasattr(source, "tocsc") and hasattr(source, "nnz"):
-        table = from_sparse(source, "the sparse matrix")
-    else:
-        try:
-            array = np.asarray(source)
-        except ValueError as error:
-            raise DataError(f"the rows do not make a table: {error}") from None
-        table = from_array(array, "the array", None)
-    if reading.na or (reading.decimal == "," and not isinstance(source, str | os.PathLike)):
-        na = [text.strip() for text in reading.na]
-        plain = [column.with_decimal_point() if reading.decimal == "," else column for column in table.columns]
-        table = replace(table, columns=[column.with_missing(na) for column in plain])
-    named = name_columns(table, {*wanted, *reading.drop, *(reading.columns or ())})
+    return tidy(find_reader(source, reading).read(), reading, wanted)
+
+
+def tidy(table: RawTable, reading: Reading, wanted: Collection[str]) -> RawTable:
+    """Clean the cells of a table, leave out an index and name the other columns, and take those that are asked for."""
+    clean = clean_table(table, reading.na, reading.decimal)
+    named = name_columns(clean, {*wanted, *reading.drop, *(reading.columns or ())})
     return choose_columns(named, reading.drop, reading.columns)
 
 
-def _read_path(text: str, reading: Reading) -> RawTable:
+def find_reader(source: Any, reading: Reading) -> Reader:
+    """Find the reader for anything that `read_data` takes but a `Dataset`."""
+    if isinstance(source, RawTable):
+        return MemoryReader(source)
+    if isinstance(source, str | os.PathLike):
+        return _find_file_reader(os.fspath(source), reading)
+    if is_frame(source):
+        return FrameReader(source)
+    if hasattr(source, "tocsc") and hasattr(source, "nnz"):
+        return SparseReader(source, "the sparse matrix")
+    try:
+        array = np.asarray(source)
+    except ValueError as error:
+        raise DataError(f"the rows do not make a table: {error}") from None
+    return ArrayReader(array, "the array")
+
+
+def _find_file_reader(text: str, reading: Reading) -> Reader:
     name, split = text, None
     try:
         found = Path(text).exists()
@@ -194,32 +220,33 @@ def _read_path(text: str, reading: Reading) -> RawTable:
     if not path.exists() and "/" not in name and "\\" not in name and not path.suffix:
         from undirected.data import catalog
 
-        return catalog.raw(name, split or "train")
+        return MemoryReader(catalog.read_named(name, split or "train"))
     check_regular(path)
-    kind = reading.format or _SUFFIXES.get(_suffix(path))
+    kind = reading.format or _SUFFIXES.get(_find_suffix(path))
     if kind is None:
         known = ", ".join(sorted(_SUFFIXES))
-        raise FormatError(f"{name}: the suffix {_suffix(path)!r} is not known ({known}); give the format with --format {'|'.join(FORMATS)}")
+        raise FormatError(
+            f"{name}: the suffix {_find_suffix(path)!r} is not known ({known}); give the format with --format {'|'.join(FORMATS)}"
+        )
     if kind not in FORMATS:
         raise ParameterError(f"format {kind!r} is not known; choose one of {', '.join(FORMATS)}")
     if split is not None and kind != "npz":
         raise DataError(f"{text!r}: only .npz files have splits")
     if kind == "npz":
-        return read_npz(path, split)
+        return NpzReader(path, split)
     if kind == "parquet":
-        return read_parquet(path)
-    content = read_bytes(path)
+        return ParquetReader(path)
     if kind == "basket":
-        return parse_basket(decode(content, name, reading.encoding), name)
+        return BasketReader(path, reading.encoding)
     if kind == "libra":
-        return parse_libra(content, name)
-    return parse_delimited(content, name, "\t" if kind == "tsv" else None, reading.header, reading.encoding, reading.decimal)
+        return LibraReader(path)
+    return DelimitedReader(path, "\t" if kind == "tsv" else None, reading.header, reading.encoding)
 
 
-def _suffix(path: Path) -> str:
-    """The suffix that tells the format; that of packing does not."""
+def _find_suffix(path: Path) -> str:
+    """Find the suffix that tells the format; that of packing does not."""
     suffixes = [s.lower() for s in path.suffixes]
     return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] == ".gz" else suffixes[-1] if suffixes else ""
 
 
-__all__ = ["FORMATS", "SPLITS", "Reading", "read_data", "read_raw"]
+__all__ = ["FORMATS", "SPLITS", "Reader", "Reading", "find_reader", "read_data", "read_raw"]

@@ -9,7 +9,7 @@ from undirected.errors import DataError, ParameterError
 
 
 def holdout(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """A random ``fraction`` of the rows apart from the others: (the others, the fraction). The same seed, the same rows."""
+    """Set a random ``fraction`` of the rows apart from the others: (the others, the fraction). The same seed, the same rows."""
     if not 0 < fraction < 1:
         raise ParameterError(f"a validation fraction of {fraction} is not between 0 and 1; try 0.1")
     if seed < 0:

@@ -217,8 +217,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
                 data = Dataset(data.domain, data.codes, sample_weight, data.source, data.lines)
             self.n_features_in_ = len(data.domain)
             return data
-        array = validate_data(self, X, dtype=None, accept_sparse=True, ensure_all_finite=self._finite(), ensure_min_samples=1)
-        array = X if is_frame(X) else array  # a frame knows its names and categories
+        array = self._check_columns(X, reset=True)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, array, dtype=float, ensure_non_negative=True)
@@ -229,14 +228,19 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             array, weights = array[np.flatnonzero(keep)], weights[keep]
         return read_data(array, domain=domain, bins=self.bins, missing=self.missing, weights=weights)
 
-    def _finite(self) -> bool | str:
-        return True if self.missing == "error" else "allow-nan"
+    def _check_columns(self, X: Any, reset: bool) -> Any:
+        """Hold an array or frame against the columns learned from, or remember its own with ``reset``; a frame stays as it is, since it
+        knows its names and categories, and is looked at when it is coded."""
+        if is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        finite = True if self.missing == "error" else "allow-nan"
+        return validate_data(self, X, reset=reset, dtype=None, accept_sparse=True, ensure_all_finite=finite, ensure_min_samples=1)
 
     def _test_table(self, X: Any) -> Dataset:
         check_is_fitted(self, "network_")
         if not isinstance(X, Dataset | str | os.PathLike):
-            array = validate_data(self, X, dtype=None, accept_sparse=True, ensure_all_finite=self._finite(), reset=False)
-            X = X if is_frame(X) else array
+            X = self._check_columns(X, reset=False)
         return read_data(X, domain=self.domain_, missing=self.missing)
 
     def score_samples(self, X: Any) -> Array:
