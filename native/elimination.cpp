@@ -12,6 +12,7 @@ namespace {
 
 constexpr double UNKNOWN = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t SAMPLES_PER_TASK = 256;
+constexpr double MOST_CELLS = 0x1p50;  // of a component: more could not be numbered, let alone held
 
 }  // namespace
 
@@ -21,9 +22,9 @@ PlannedElimination::PlannedElimination(const Model& model, const std::uint8_t* e
       evidence_(evidence, evidence + model.n_literals()),
       known_(model.n_variables(), -1),
       left_(model, evidence, want_decided),
-      plan_(planned(left_.model, max_cells, tries, seed)) {
+      plan_(planned(left_.model, std::min(max_cells, MOST_CELLS), tries, seed)) {
     for (std::int32_t l = 0; l < model.n_literals(); ++l)
-        if (evidence_[l]) known_[model.literal_variable[l]] = std::int16_t(l - model.base[model.literal_variable[l]]);
+        if (evidence_[l]) known_[model.numbers.variable(l)] = std::int16_t(model.numbers.state(l));
     for (const std::int32_t v : left_.variable) known_[v] = -1;
 }
 
@@ -102,7 +103,7 @@ void PlannedElimination::put(std::int16_t* states, const Component& part, const 
     for (const std::int32_t v : part.members) {
         if (v >= left_.model.n_variables()) continue;  // made by taking a long conjunction apart
         const std::int32_t whole = left_.variable[v];
-        states[whole] = std::int16_t(left_.literal[left_.model.base[v] + found[v]] - model_.base[whole]);
+        states[whole] = std::int16_t(model_.numbers.state(left_.literal[left_.model.numbers.number(v, found[v])]));
     }
 }
 

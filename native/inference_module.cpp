@@ -1,16 +1,18 @@
-// The inference kernels' Python face.
+// The Python face of inference.
 #include "arrays.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
 
+#include "checks.hpp"
 #include "elimination.hpp"
 #include "gibbs.hpp"
-#include "inference_module.hpp"
+#include "locks.hpp"
 #include "mcsat.hpp"
 #include "messages.hpp"
 #include "model.hpp"
+#include "modules.hpp"
 #include "pool.hpp"
 
 namespace nb = nanobind;
@@ -18,21 +20,16 @@ using namespace undirected;
 
 namespace {
 
+// Never changes after it was made: it needs no lock.
 struct PyModel {
     Model model;
 
     PyModel(In<std::int32_t> n_states, In<std::int64_t> start, In<std::int32_t> literals, In<double> weights) {
         model.n_states.assign(n_states.data(), n_states.data() + n_states.shape(0));
-        for (const std::int32_t k : model.n_states) expect(k > 0, "a variable needs a state");
-        model.number_literals();
-        expect(start.shape(0) == weights.shape(0) + 1, "one weight per feature");
-        expect(start.data()[0] == 0 && start.data()[weights.shape(0)] == std::int64_t(literals.shape(0)), "feature offsets");
-        for (std::size_t j = 0; j < weights.shape(0); ++j) {
-            expect(start.data()[j] <= start.data()[j + 1], "feature offsets");
-            expect(std::isfinite(weights.data()[j]), "weights must be finite");
-        }
-        for (std::size_t k = 0; k < literals.shape(0); ++k)
-            expect(literals.data()[k] >= 0 && literals.data()[k] < 2 * model.n_literals(), "literal out of range");
+        model.numbers = check_states(n_states);
+        const Features given = check_features(start, literals, model.numbers);
+        expect(std::int64_t(weights.shape(0)) == given.n, "there must be one weight per feature");
+        for (std::int64_t j = 0; j < given.n; ++j) expect(std::isfinite(weights.data()[j]), "weights must be finite");
         model.start.assign(start.data(), start.data() + start.shape(0));
         model.literals.assign(literals.data(), literals.data() + literals.shape(0));
         model.weights.assign(weights.data(), weights.data() + weights.shape(0));
@@ -41,13 +38,13 @@ struct PyModel {
     void check(const std::uint8_t* evidence) const {
         for (std::int32_t v = 0; v < model.n_variables(); ++v) {
             bool any = false;
-            for (std::int32_t l = model.base[v]; l < model.base[v + 1]; ++l) any = any || evidence[l];
+            for (std::int32_t l = model.numbers.first(v); l < model.numbers.end(v); ++l) any = any || evidence[l];
             expect(any, "evidence leaves a variable without a state");
         }
     }
 
     std::int64_t check(const In<std::uint8_t, 2>& evidence) const {
-        expect(std::int64_t(evidence.shape(1)) == model.n_literals(), "one mark per literal");
+        expect(std::int64_t(evidence.shape(1)) == model.n_literals(), "there must be one mark per literal");
         for (std::size_t r = 0; r < evidence.shape(0); ++r) check(evidence.data() + r * evidence.shape(1));
         return std::int64_t(evidence.shape(0));
     }
@@ -57,7 +54,7 @@ struct PyModel {
         const std::int64_t rows = check(evidence), n = model.n_literals();
         std::vector<double> marginals(rows * n), log_z(rows);
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             parallel_for(rows, n_threads, [&](std::int64_t r) {
                 const PlannedElimination row(model, evidence.data() + r * n, max_cells, tries, seed);
                 log_z[r] = row.solve(max_cells, marginals.data() + r * n);
@@ -74,7 +71,7 @@ struct PyModel {
         std::vector<std::int16_t> out(std::size_t(rows) * width, -1);
         std::vector<double> score(rows);
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             parallel_for(rows, n_threads, [&](std::int64_t r) {
                 const PlannedElimination row(model, evidence.data() + r * n, max_cells, tries, seed);
                 score[r] = row.maximise(max_cells, out.data() + std::size_t(r) * width);
@@ -86,11 +83,11 @@ struct PyModel {
     // Marginals, the log partition function or a bound on it, the residual, the number of updates, whether converged.
     template <class F>
     nb::object approximated(const In<std::uint8_t, 2>& evidence, F&& method) const {
-        expect(check(evidence) == 1, "evidence of one row");
+        expect(check(evidence) == 1, "one row of evidence is expected");
         std::vector<double> out(model.n_literals());
         Approximation found;
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             const Reduced left(model, evidence.data());
             for (std::int32_t l = 0; l < model.n_literals(); ++l) out[l] = evidence.data()[l] ? 1.0 : 0.0;
             found = method(left.model);
@@ -113,20 +110,17 @@ struct PyModel {
     // Sums of literals by chain, last states by chain, failed slices by chain, whether each chain found a state that meets all hard
     // features. Chains start at the states `first`, if they are given.
     nb::object mcsat(In<std::uint8_t, 2> evidence, std::int64_t chains, std::int64_t burn_in, std::int64_t samples, double hard,
-                     std::uint64_t seed, int n_threads, nb::object first) const {
-        expect(check(evidence) == 1 && chains > 0, "evidence of one row, and chains");
-        In<std::int16_t, 2> starts;
-        const bool started = !first.is_none();
-        if (started) starts = nb::cast<In<std::int16_t, 2>>(first);
-        expect(!started || (starts.shape(0) == std::size_t(chains) && starts.shape(1) == std::size_t(model.n_variables())),
-               "a first state a chain");
+                     std::uint64_t seed, int n_threads, MaybeIn<std::int16_t, 2> first) const {
+        expect(check(evidence) == 1 && chains > 0, "one row of evidence and at least one chain are expected");
+        expect(!first || (first->shape(0) == std::size_t(chains) && first->shape(1) == std::size_t(model.n_variables())),
+               "there must be a first state of every variable for every chain");
         const std::size_t n = std::size_t(model.n_literals()), width = std::size_t(model.n_variables());
         std::vector<double> sums(std::size_t(chains) * n);
         std::vector<std::int16_t> states(std::size_t(chains) * width);
         std::vector<std::int64_t> failed(chains);
         std::vector<std::uint8_t> feasible(chains);
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             const Reduced left(model, evidence.data());
             parallel_for(chains, n_threads, [&](std::int64_t c) {
                 SatOptions options;
@@ -134,14 +128,14 @@ struct PyModel {
                 options.samples = samples;
                 options.hard = hard;
                 options.seed = seed * 1000003 + std::uint64_t(c);
-                if (started) options.first = taken(starts.data() + std::size_t(c) * width, left);
+                if (first) options.first = taken(first->data() + std::size_t(c) * width, left);
                 const SatSums found = undirected::mcsat(left.model, options);
                 double* out = sums.data() + std::size_t(c) * n;
                 std::int16_t* state = states.data() + std::size_t(c) * width;
-                for (std::size_t l = 0; l < n; ++l)
+                for (std::int32_t l = 0; l < model.n_literals(); ++l)
                     if (evidence.data()[l]) {
                         out[l] = double(samples);
-                        state[model.literal_variable[l]] = std::int16_t(std::int32_t(l) - model.base[model.literal_variable[l]]);
+                        state[model.numbers.variable(l)] = std::int16_t(model.numbers.state(l));
                     }
                 for (std::size_t l = 0; l < found.sums.size(); ++l) out[left.literal[l]] = found.sums[l];
                 for (std::size_t v = 0; v < found.state.size(); ++v) put(state, left, std::int32_t(v), found.state[v]);
@@ -157,8 +151,8 @@ struct PyModel {
     std::vector<std::int32_t> taken(const std::int16_t* state, const Reduced& left) const {
         std::vector<std::int32_t> out(left.model.n_variables());
         for (std::int32_t v = 0; v < left.model.n_variables(); ++v) {
-            const auto begin = left.literal.begin() + left.model.base[v], end = left.literal.begin() + left.model.base[v + 1];
-            const auto at = std::find(begin, end, model.base[left.variable[v]] + state[left.variable[v]]);
+            const auto begin = left.literal.begin() + left.model.numbers.first(v), end = left.literal.begin() + left.model.numbers.end(v);
+            const auto at = std::find(begin, end, model.numbers.number(left.variable[v], state[left.variable[v]]));
             out[v] = at == end ? 0 : std::int32_t(at - begin);
         }
         return out;
@@ -166,24 +160,20 @@ struct PyModel {
 
     void put(std::int16_t* state, const Reduced& left, std::int32_t v, std::int32_t s) const {
         const std::int32_t whole = left.variable[v];
-        state[whole] = std::int16_t(left.literal[left.model.base[v] + s] - model.base[whole]);
+        state[whole] = std::int16_t(model.numbers.state(left.literal[left.model.numbers.number(v, s)]));
     }
 };
 
-// What one row of evidence leaves, with the plan by which it is summed out.
-struct PyElimination {
-    nb::object keep;  // the model
-    std::size_t n_variables, n_literals, n_features;
-    std::unique_ptr<const PlannedElimination> planned;
-
-    PyElimination(nb::object model, In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed) : keep(model) {
-        const PyModel& given = nb::cast<const PyModel&>(model);
-        expect(given.check(evidence) == 1, "evidence of one row");
-        n_variables = std::size_t(given.model.n_variables());
-        n_literals = std::size_t(given.model.n_literals());
-        n_features = std::size_t(given.model.n_features());
-        nb::gil_scoped_release unlocked;
-        planned = std::make_unique<const PlannedElimination>(given.model, evidence.data(), max_cells, tries, seed, true);
+// What one row of evidence leaves, with the plan by which it is summed out. Never changes after it was made: it needs no lock.
+class PyElimination {
+public:
+    PyElimination(const PyModel& given, In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed)
+        : n_variables_(std::size_t(given.model.n_variables())),
+          n_literals_(std::size_t(given.model.n_literals())),
+          n_features_(std::size_t(given.model.n_features())) {
+        expect(given.check(evidence) == 1, "one row of evidence is expected");
+        nb::gil_scoped_release released;
+        planned_ = std::make_unique<const PlannedElimination>(given.model, evidence.data(), max_cells, tries, seed, true);
     }
 
     // The part of each variable (-1: its state is known), and per part cells, the largest clique's, width, whether solvable.
@@ -191,129 +181,129 @@ struct PyElimination {
         std::vector<std::int32_t> width;
         std::vector<double> cells, largest;
         std::vector<std::uint8_t> solvable;
-        for (const Component& part : planned->parts()) {
+        for (const Component& part : planned_->parts()) {
             cells.push_back(part.cells);
             largest.push_back(part.largest);
             width.push_back(part.width);
             solvable.push_back(part.solvable());
         }
-        return nb::make_tuple(owned(planned->part_of_variables()), owned(std::move(cells)), owned(std::move(largest)),
+        return nb::make_tuple(owned(planned_->part_of_variables()), owned(std::move(cells)), owned(std::move(largest)),
                               owned(std::move(width)), owned(std::move(solvable)));
     }
 
     // Marginals by literal and the log partition function; NaN where a part has more than max_cells cells.
     nb::object solve(double max_cells) const {
-        std::vector<double> marginals(n_literals);
+        std::vector<double> marginals(n_literals_);
         double log_z;
         {
-            nb::gil_scoped_release unlocked;
-            log_z = planned->solve(max_cells, marginals.data());
+            nb::gil_scoped_release released;
+            log_z = planned_->solve(max_cells, marginals.data());
         }
         return nb::make_tuple(owned(std::move(marginals)), log_z);
     }
 
     // The best states and their score; -1 and NaN where a part has more than max_cells cells.
     nb::object maximise(double max_cells) const {
-        std::vector<std::int16_t> states(n_variables);
+        std::vector<std::int16_t> states(n_variables_);
         double score;
         {
-            nb::gil_scoped_release unlocked;
-            score = planned->maximise(max_cells, states.data());
+            nb::gil_scoped_release released;
+            score = planned_->maximise(max_cells, states.data());
         }
         return nb::make_tuple(owned(std::move(states)), score);
     }
 
     // Exact samples; -1 where a part has more than max_cells cells.
     nb::object draw(std::int64_t n_samples, double max_cells, std::uint64_t seed, int n_threads) const {
-        expect(n_samples >= 0, "a number of samples");
-        std::vector<std::int16_t> states(std::size_t(n_samples) * n_variables);
+        expect(n_samples >= 0, "there cannot be fewer than no samples");
+        std::vector<std::int16_t> states(std::size_t(n_samples) * n_variables_);
         {
-            nb::gil_scoped_release unlocked;
-            planned->draw(max_cells, seed, n_samples, n_threads, states.data());
+            nb::gil_scoped_release released;
+            planned_->draw(max_cells, seed, n_samples, n_threads, states.data());
         }
-        return owned(std::move(states), {std::size_t(n_samples), n_variables});
+        return owned(std::move(states), {std::size_t(n_samples), n_variables_});
     }
 
     // The probability of each feature; NaN where its part has more than max_cells cells.
     nb::object expectations(double max_cells) const {
-        std::vector<double> out(n_features);
+        std::vector<double> out(n_features_);
         {
-            nb::gil_scoped_release unlocked;
-            planned->expectations(max_cells, out.data());
+            nb::gil_scoped_release released;
+            planned_->expectations(max_cells, out.data());
         }
         return owned(std::move(out));
     }
+
+private:
+    std::size_t n_variables_, n_literals_, n_features_;
+    std::unique_ptr<const PlannedElimination> planned_;
 };
 
-struct PySampler {
-    nb::object keep;  // the model
-    std::unique_ptr<Sampler> sampler;
-    std::size_t n_variables, n_literals;
-
-    PySampler(nb::object model, In<std::uint8_t, 2> evidence, In<std::int32_t> row_of, In<std::int16_t, 2> states, In<std::int32_t> order,
-              std::uint64_t seed)
-        : keep(model) {
-        const PyModel& given = nb::cast<const PyModel&>(model);
-        n_variables = std::size_t(given.model.n_variables());
-        n_literals = std::size_t(given.model.n_literals());
+class PySampler {
+public:
+    PySampler(const PyModel& given, In<std::uint8_t, 2> evidence, In<std::int32_t> row_of, In<std::int16_t, 2> states,
+              In<std::int32_t> order, std::uint64_t seed)
+        : n_variables_(std::size_t(given.model.n_variables())), n_literals_(std::size_t(given.model.n_literals())) {
         const std::int64_t rows = given.check(evidence);
-        expect(states.shape(0) == row_of.shape(0) && states.shape(1) == n_variables && row_of.shape(0) > 0,
-               "states of every variable for every chain");
+        expect(states.shape(0) == row_of.shape(0) && states.shape(1) == n_variables_ && row_of.shape(0) > 0,
+               "there must be a state of every variable for every chain, and at least one chain");
+        check_range(row_of, 0, rows, "row of evidence");
         for (std::size_t i = 0; i < row_of.shape(0); ++i) {
-            expect(row_of.data()[i] >= 0 && row_of.data()[i] < rows, "no such row of evidence");
-            const std::uint8_t* marks = evidence.data() + std::size_t(row_of.data()[i]) * n_literals;
-            for (std::size_t v = 0; v < n_variables; ++v) {
-                const std::int16_t s = states.data()[i * n_variables + v];
-                expect(s >= 0 && s < given.model.n_states[v] && marks[given.model.base[v] + s], "a chain starts against its evidence");
+            const std::uint8_t* marks = evidence.data() + std::size_t(row_of.data()[i]) * n_literals_;
+            for (std::size_t v = 0; v < n_variables_; ++v) {
+                const std::int16_t s = states.data()[i * n_variables_ + v];
+                expect(s >= 0 && s < given.model.n_states[v] && marks[given.model.numbers.number(std::int32_t(v), s)],
+                       "a chain starts against its evidence");
             }
         }
-        std::vector<std::int32_t> seen(n_variables, 0);
-        for (std::size_t k = 0; k < order.shape(0); ++k) {
-            expect(order.data()[k] >= 0 && std::size_t(order.data()[k]) < n_variables && !seen[order.data()[k]]++,
-                   "an order names every variable once");
-        }
-        expect(order.shape(0) == n_variables, "an order names every variable once");
-        sampler = std::make_unique<Sampler>(given.model, std::vector<std::uint8_t>(evidence.data(), evidence.data() + evidence.size()),
-                                            std::vector<std::int32_t>(row_of.data(), row_of.data() + row_of.size()),
-                                            std::vector<std::int16_t>(states.data(), states.data() + states.size()),
-                                            std::vector<std::int32_t>(order.data(), order.data() + order.size()), seed);
+        check_range(order, 0, given.model.n_variables(), "variable");
+        std::vector<std::uint8_t> seen(n_variables_, 0);
+        expect(order.shape(0) == n_variables_, "the order must name every variable once");
+        for (std::size_t k = 0; k < order.shape(0); ++k) expect(!seen[order.data()[k]]++, "the order must name every variable once");
+        sampler_ = std::make_unique<Sampler>(given.model, std::vector<std::uint8_t>(evidence.data(), evidence.data() + evidence.size()),
+                                             std::vector<std::int32_t>(row_of.data(), row_of.data() + row_of.size()),
+                                             std::vector<std::int16_t>(states.data(), states.data() + states.size()),
+                                             std::vector<std::int32_t>(order.data(), order.data() + order.size()), seed);
     }
 
-    void run(std::int64_t n_sweeps, nb::object beta, nb::object reference, bool collect, bool anneal, bool greedy, int n_threads) {
-        In<float> betas, references;
-        if (!beta.is_none()) {
-            betas = nb::cast<In<float>>(beta);
-            expect(std::int64_t(betas.shape(0)) == n_sweeps, "one beta per sweep");
-        }
-        if (!reference.is_none()) {
-            references = nb::cast<In<float>>(reference);
-            expect(references.shape(0) == n_literals, "one reference logit per literal");
-        }
-        expect(!anneal || (!beta.is_none() && !reference.is_none()), "annealing needs betas and a reference");
-        const float* b = beta.is_none() ? nullptr : betas.data();
-        const float* f = reference.is_none() ? nullptr : references.data();
-        nb::gil_scoped_release unlocked;
-        sampler->run(n_sweeps, b, f, collect, anneal, greedy, n_threads);
+    void run(std::int64_t n_sweeps, MaybeIn<float> beta, MaybeIn<float> reference, bool collect, bool anneal, bool greedy, int n_threads) {
+        expect(n_sweeps >= 0, "there cannot be fewer than no sweeps");
+        expect(!beta || std::int64_t(beta->shape(0)) == n_sweeps, "there must be one beta per sweep");
+        expect(!reference || reference->shape(0) == n_literals_, "there must be one reference logit per literal");
+        expect(!anneal || (beta && reference), "annealing needs betas and a reference");
+        lock_.change([&] { sampler_->run(n_sweeps, data_of(beta), data_of(reference), collect, anneal, greedy, n_threads); });
     }
 
-    nb::object scores(int n_threads) {
-        std::vector<double> out(sampler->n_chains());
-        {
-            nb::gil_scoped_release unlocked;
-            sampler->scores(out.data(), n_threads);
-        }
+    nb::object scores(int n_threads) const {
+        std::vector<double> out(sampler_->n_chains());
+        lock_.read([&] { sampler_->scores(out.data(), n_threads); });
         return owned(std::move(out));
     }
 
-    std::size_t chains() const { return std::size_t(sampler->n_chains()); }
-    nb::object states() const { return owned(std::vector<std::int16_t>(sampler->states()), {chains(), n_variables}); }
-    nb::object sums() const { return added_up(sampler->sums()); }
-    nb::object squares() const { return added_up(sampler->squares()); }
-    nb::object added_up(const std::vector<float>& values) const {  // zeros if nothing was collected
-        return owned(values.empty() ? std::vector<float>(chains() * n_literals, 0.0f) : std::vector<float>(values), {chains(), n_literals});
+    nb::object states() const { return copied(&Sampler::states, {chains(), n_variables_}); }
+    nb::object sums() const { return copied(&Sampler::sums, {chains(), n_literals_}); }
+    nb::object squares() const { return copied(&Sampler::squares, {chains(), n_literals_}); }
+    nb::object log_weights() const { return copied(&Sampler::log_weights, {chains()}); }
+    void reset() {
+        lock_.change([&] { sampler_->reset(); });
     }
-    nb::object log_weights() const { return owned(std::vector<double>(sampler->log_weights())); }
-    void reset() { sampler->reset(); }
+
+private:
+    std::size_t chains() const { return std::size_t(sampler_->n_chains()); }
+
+    // A copy of one of the sampler's arrays; zeros if nothing was collected.
+    template <class T>
+    nb::object copied(const std::vector<T>& (Sampler::*array)() const, const std::vector<std::size_t>& shape) const {
+        std::vector<T> out = lock_.read([&] { return (*sampler_.*array)(); });
+        std::size_t size = 1;
+        for (const std::size_t side : shape) size *= side;
+        out.resize(size);
+        return owned(std::move(out), shape);
+    }
+
+    std::size_t n_variables_, n_literals_;
+    std::unique_ptr<Sampler> sampler_;  // reads the model, which Python keeps alive as long as this
+    ObjectLock lock_;
 };
 
 }  // namespace
@@ -332,16 +322,17 @@ void bind_inference(nb::module_& m) {
              nb::arg("seed"), nb::arg("threads"), nb::arg("first").none() = nb::none())
         .def("maximise", &PyModel::maximise, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"));
     nb::class_<PyElimination>(m, "Elimination")
-        .def(nb::init<nb::object, In<std::uint8_t, 2>, double, int, std::uint64_t>(), nb::arg("model"), nb::arg("evidence"), cost(),
-             nb::arg("tries"), nb::arg("seed"))
+        .def(nb::init<const PyModel&, In<std::uint8_t, 2>, double, int, std::uint64_t>(), nb::arg("model"), nb::arg("evidence"), cost(),
+             nb::arg("tries"), nb::arg("seed"), nb::keep_alive<1, 2>())
         .def("parts", &PyElimination::parts)
         .def("solve", &PyElimination::solve, cost())
         .def("maximise", &PyElimination::maximise, cost())
         .def("draw", &PyElimination::draw, nb::arg("n"), cost(), nb::arg("seed"), nb::arg("threads"))
         .def("expectations", &PyElimination::expectations, cost());
     nb::class_<PySampler>(m, "Sampler")
-        .def(nb::init<nb::object, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(),
-             nb::arg("model"), nb::arg("evidence"), nb::arg("row_of"), nb::arg("states"), nb::arg("order"), nb::arg("seed"))
+        .def(nb::init<const PyModel&, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(),
+             nb::arg("model"), nb::arg("evidence"), nb::arg("row_of"), nb::arg("states"), nb::arg("order"), nb::arg("seed"),
+             nb::keep_alive<1, 2>())
         .def("run", &PySampler::run, nb::arg("n_sweeps"), nb::arg("beta").none(), nb::arg("reference").none(), nb::arg("collect"),
              nb::arg("anneal"), nb::arg("greedy"), nb::arg("threads"))
         .def("scores", &PySampler::scores, nb::arg("threads"))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from instructions import INSTRUCTION_SETS, using
 from strategies import all_rows, networks
 from undirected import Dataset, Domain, FeatureSet, ImpossibleEvidence, MarkovNetwork
 from undirected.inference import Session, belief_propagation, enumeration
@@ -118,18 +119,22 @@ def test_native_and_reference_kernels_agree(question):
     plain = reference.Model(network.domain.n_states, start, np.concatenate([f.literals, extra]), weights)
     native = backend().module.Model(network.domain.n_states, start, np.concatenate([f.literals, extra]), weights)
     marks = Session(network).reduce(known).evidence
-    for a, b in zip(native.solve(marks, 1e9, 3, 0, 1), plain.solve(marks, 1e9, 3, 0, 1), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-7)
-    np.testing.assert_allclose(native.maximise(marks, 1e9, 3, 0, 1)[1], plain.maximise(marks, 1e9, 3, 0, 1)[1], atol=1e-7)
-    ours, theirs = backend().module.Elimination(native, marks, 1e9, 1, 0), reference.Elimination(plain, marks, 1e9, 1, 0)
-    np.testing.assert_allclose(ours.expectations(1e9), theirs.expectations(1e9), atol=1e-7)
+    solved, best = plain.solve(marks, 1e9, 3, 0, 1), plain.maximise(marks, 1e9, 3, 0, 1)[1]
+    theirs = reference.Elimination(plain, marks, 1e9, 1, 0)
+    for instruction_set in INSTRUCTION_SETS:
+        with using(instruction_set):
+            for a, b in zip(native.solve(marks, 1e9, 3, 0, 1), solved, strict=True):
+                np.testing.assert_allclose(a, b, atol=1e-7)
+            np.testing.assert_allclose(native.maximise(marks, 1e9, 3, 0, 1)[1], best, atol=1e-7)
+            ours = backend().module.Elimination(native, marks, 1e9, 1, 0)
+            np.testing.assert_allclose(ours.expectations(1e9), theirs.expectations(1e9), atol=1e-7)
+            for limit in (0.0, 1e9):  # with every part left out, and with none
+                for a, b in zip(ours.solve(limit), theirs.solve(limit), strict=True):
+                    np.testing.assert_allclose(a, b, atol=1e-7)
+                np.testing.assert_allclose(ours.maximise(limit)[1], theirs.maximise(limit)[1], atol=1e-7)
+                np.testing.assert_array_equal(ours.draw(1, limit, 0, 1) < 0, theirs.draw(1, limit, 0, 1) < 0)
     np.testing.assert_array_equal(ours.parts()[0] < 0, theirs.parts()[0] < 0)
     assert len(ours.parts()[1]) == len(theirs.parts()[1])
-    for limit in (0.0, 1e9):  # with every part left out, and with none
-        for a, b in zip(ours.solve(limit), theirs.solve(limit), strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-7)
-        np.testing.assert_allclose(ours.maximise(limit)[1], theirs.maximise(limit)[1], atol=1e-7)
-        np.testing.assert_array_equal(ours.draw(1, limit, 0, 1) < 0, theirs.draw(1, limit, 0, 1) < 0)
     ours, theirs = native.mean_field(marks, 1e-10, 5000, 1, 0), plain.mean_field(marks, 1e-10, 5000, 1, 0)
     assume(ours[4] and theirs[4])
     assert ours[1] == pytest.approx(theirs[1], abs=1e-4)

@@ -44,7 +44,7 @@ def choose_affordable(features: FeatureSet, data: Dataset, work: Work) -> Array 
 def _prepare(features: FeatureSet, table: Dataset, memory: int, threads: int, targets: Array | None) -> Any:
     """The kernel's tables for these features on these distinct rows."""
     args = (table.columns, features.domain.n_states, table.weights, features.start, features.literals)
-    return backend().module.Problem(*args, memory, threads, targets)
+    return backend().module.PseudoLikelihoodTables(*args, memory, threads, targets)
 
 
 class PseudoLikelihood:
