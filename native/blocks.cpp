@@ -3,14 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dispatch.hpp"
 #include "plan.hpp"
 #include "pool.hpp"
-
-#if defined(HAVE_AVX2_KERNELS)
-#define DISPATCH(call) (has_avx2() ? avx2::call : baseline::call)
-#else
-#define DISPATCH(call) (baseline::call)
-#endif
 
 namespace undirected {
 namespace {
@@ -42,8 +37,9 @@ void fit_diagonal(float* matrix, std::int64_t n, const double* diagonal, double 
     }
 }
 
-std::vector<float> block_factors(const Problem& problem, std::int64_t n_blocks, const std::int32_t* variables, const std::int64_t* start,
-                                 const std::int32_t* members, const double* diagonal, double ridge, int n_threads) {
+std::vector<float> block_factors(const PseudoLikelihoodTables& tables, std::int64_t n_blocks, const std::int32_t* variables,
+                                 const std::int64_t* start, const std::int32_t* members, const double* diagonal, double ridge,
+                                 int n_threads) {
     const auto offset = offsets(n_blocks, start);
     std::vector<float> out(offset[n_blocks]);
     parallel_for(n_blocks, n_threads, [&](std::int64_t b) {
@@ -52,33 +48,33 @@ std::vector<float> block_factors(const Problem& problem, std::int64_t n_blocks, 
         std::vector<float> gram(n * n), square(side * side, 0.0f), inverse(side * side);
         std::vector<double> wanted(n);
         for (std::int64_t i = 0; i < n; ++i) wanted[i] = diagonal[mine[i]];
-        problem.gram(variables[b], mine, n, gram.data());
+        tables.gram(variables[b], mine, n, gram.data());
         fit_diagonal(gram.data(), n, wanted.data(), ridge);
         for (std::int64_t i = 0; i < n; ++i) std::copy_n(gram.data() + i * n, i + 1, square.data() + i * side);
         for (std::int64_t i = n; i < side; ++i) square[i * side + i] = 1;
-        DISPATCH(inverse_factor(square.data(), side, inverse.data()));
+        UNDIRECTED_DISPATCH(inverse_factor(square.data(), side, inverse.data()));
         float* to = out.data() + offset[b];
         for (std::int64_t i = 0; i < n; ++i) to = std::copy_n(inverse.data() + i * side, padded(i + 1, 8), to);
     });
     return out;
 }
 
-std::vector<double> block_steps(const Problem& problem, std::int64_t n_blocks, const std::int32_t* variables, const std::int64_t* start,
-                                const std::int32_t* members, const double* gradient, const double* weights, const double* penalty,
-                                int n_threads) {
+std::vector<double> block_steps(const PseudoLikelihoodTables& tables, std::int64_t n_blocks, const std::int32_t* variables,
+                                const std::int64_t* start, const std::int32_t* members, const double* gradient, const double* weights,
+                                const double* penalty, int n_threads) {
     std::vector<double> out(start[n_blocks], 0.0);
     parallel_for(n_blocks, n_threads, [&](std::int64_t b) {
         const std::int64_t n = start[b + 1] - start[b];
         const std::int32_t* mine = members + start[b];
         std::vector<float> hessian(n * n);
-        problem.gram(variables[b], mine, n, hessian.data());
+        tables.gram(variables[b], mine, n, hessian.data());
         std::vector<float> allowed(n), slope(n), at(n);
         for (std::int64_t i = 0; i < n; ++i) {
             allowed[i] = float(penalty[mine[i]]);
             slope[i] = float(gradient[mine[i]]);
             at[i] = float(weights[mine[i]]);
         }
-        DISPATCH(descend(hessian.data(), n, allowed.data(), slope.data(), at.data()));
+        UNDIRECTED_DISPATCH(descend(hessian.data(), n, allowed.data(), slope.data(), at.data()));
         // Exactly zero where the descent ended at zero, and no step where it did not move.
         for (std::int64_t i = 0; i < n; ++i) {
             const double old = weights[mine[i]];
@@ -102,7 +98,7 @@ void times_blocks(std::int64_t n, std::int64_t n_blocks, const std::int64_t* sta
             in[k] = x[members[from + k]];
             in[side + k] = y[members[from + k]];
         }
-        DISPATCH(times_factor(factors + offset[b], size, in, in + side, in + 2 * side, in + 3 * side));
+        UNDIRECTED_DISPATCH(times_factor(factors + offset[b], size, in, in + side, in + 2 * side, in + 3 * side));
         std::copy_n(in + 2 * side, size, part_x + from);
         std::copy_n(in + 3 * side, size, part_y + from);
     });

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "problem.hpp"
+#include "pll_tables.hpp"
 
 namespace undirected {
 
@@ -12,15 +12,16 @@ namespace undirected {
 // itself. Features that the sample hardly saw keep their diagonal alone.
 void fit_diagonal(float* matrix, std::int64_t n, const double* diagonal, double ridge);
 
-// Block b: the features members[start[b]..start[b + 1]), the term of variables[b], on the problem's sample.
-std::vector<float> block_factors(const Problem& problem, std::int64_t n_blocks, const std::int32_t* variables, const std::int64_t* start,
-                                 const std::int32_t* members, const double* diagonal, double ridge, int n_threads);
+// Block b: the features members[start[b]..start[b + 1]), the term of variables[b], on the tables' sample.
+std::vector<float> block_factors(const PseudoLikelihoodTables& tables, std::int64_t n_blocks, const std::int32_t* variables,
+                                 const std::int64_t* start, const std::int32_t* members, const double* diagonal, double ridge,
+                                 int n_threads);
 
-// For each block the step d that minimises, with its term's Hessian on the problem's sample, the quadratic model with an L1
+// For each block the step d that minimises, with its term's Hessian on the tables' sample, the quadratic model with an L1
 // penalty:  gradient . d + d' H d / 2 + sum penalty |weight + d|,  by coordinate descent; [start[n_blocks]].
-std::vector<double> block_steps(const Problem& problem, std::int64_t n_blocks, const std::int32_t* variables, const std::int64_t* start,
-                                const std::int32_t* members, const double* gradient, const double* weights, const double* penalty,
-                                int n_threads);
+std::vector<double> block_steps(const PseudoLikelihoodTables& tables, std::int64_t n_blocks, const std::int32_t* variables,
+                                const std::int64_t* start, const std::int32_t* members, const double* gradient, const double* weights,
+                                const double* penalty, int n_threads);
 
 std::int64_t factor_size(std::int64_t n);
 

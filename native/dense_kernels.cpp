@@ -10,9 +10,9 @@ namespace {
 typedef Real<float> Eight;
 
 inline float sum(Eight v) {
-    v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
-    v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5);
-    v += __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+    v += shuffle<4, 5, 6, 7, 0, 1, 2, 3>(v, v);
+    v += shuffle<2, 3, 0, 1, 6, 7, 4, 5>(v, v);
+    v += shuffle<1, 0, 3, 2, 5, 4, 7, 6>(v, v);
     return v[0];
 }
 

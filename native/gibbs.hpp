@@ -20,8 +20,8 @@ public:
     ~Sampler();
 
     void run(std::int64_t n_sweeps, const float* beta, const float* reference, bool collect, bool anneal, bool greedy, int n_threads);
-    void scores(double* out, int n_threads);  // log-probabilities of the chains' states, not normalised
-    void reset();                             // forget what was collected
+    void scores(double* out, int n_threads) const;  // log-probabilities of the chains' states, not normalised
+    void reset();                                   // forget what was collected
 
     std::int64_t n_chains() const { return std::int64_t(row_of_.size()); }
     const std::vector<std::int16_t>& states() const { return states_; }
@@ -30,7 +30,10 @@ public:
     const std::vector<double>& log_weights() const { return log_weight_; }
 
 private:
-    std::shared_ptr<const Compiled> compiled(std::int64_t block);
+    std::shared_ptr<const Compiled> compiled(std::int64_t block) const;
+    std::vector<std::uint64_t> pack(const Compiled& made, std::int64_t block) const;
+    void unpack(const Compiled& made, std::int64_t block, const Chains& chains, bool collect, std::int64_t n_sweeps);
+    void run_block(std::int64_t block, const Schedule& schedule);
 
     const Model& model_;
     std::vector<std::uint8_t> evidence_;

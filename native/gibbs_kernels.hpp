@@ -6,6 +6,8 @@
 #pragma once
 #include <cstdint>
 
+#include "dispatch.hpp"
+
 namespace undirected {
 
 constexpr int CHAINS = 64;
@@ -66,7 +68,6 @@ struct Chains {
     void score(const Program& program, const std::uint64_t* words, double* out);                  \
     }
 
-UNDIRECTED_GIBBS_KERNELS(baseline)
-UNDIRECTED_GIBBS_KERNELS(avx2)
+UNDIRECTED_FOR_EACH_INSTRUCTION_SET(UNDIRECTED_GIBBS_KERNELS)
 
 }  // namespace undirected

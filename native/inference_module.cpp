@@ -44,7 +44,7 @@ struct PyModel {
     void check(const std::uint8_t* evidence) const {
         for (std::int32_t v = 0; v < model.n_variables(); ++v) {
             bool any = false;
-            for (std::int32_t l = model.base[v]; l < model.base[v + 1]; ++l) any = any || evidence[l];
+            for (std::int32_t l = model.numbers.first(v); l < model.numbers.end(v); ++l) any = any || evidence[l];
             expect(any, "evidence leaves a variable without a state");
         }
     }
@@ -139,7 +139,7 @@ struct PyModel {
             const Reduced left(model, evidence.data());
             std::vector<std::int16_t> known(width, -1);
             for (std::int32_t l = 0; l < model.n_literals(); ++l)
-                if (evidence.data()[l]) known[model.literal_variable[l]] = std::int16_t(l - model.base[model.literal_variable[l]]);
+                if (evidence.data()[l]) known[model.numbers.variable(l)] = std::int16_t(model.numbers.state(l));
             for (const std::int32_t v : left.variable) known[v] = -1;
             for (std::int64_t i = 0; i < n_samples; ++i) std::copy(known.begin(), known.end(), out.begin() + i * std::int64_t(width));
             const Elimination plan = planned(left.model, max_cells, tries, seed);
@@ -173,7 +173,7 @@ struct PyModel {
                 std::int16_t* state = out.data() + std::size_t(r) * width;
                 const Reduced left(model, marks);
                 for (std::int32_t l = 0; l < model.n_literals(); ++l)
-                    if (marks[l]) state[model.literal_variable[l]] = std::int16_t(l - model.base[model.literal_variable[l]]);
+                    if (marks[l]) state[model.numbers.variable(l)] = std::int16_t(model.numbers.state(l));
                 for (const std::int32_t v : left.variable) state[v] = -1;
                 score[r] = left.constant;
                 const Elimination plan = planned(left.model, max_cells, tries, seed);
@@ -249,10 +249,10 @@ struct PyModel {
                 const SatSums found = undirected::mcsat(left.model, options);
                 double* out = sums.data() + std::size_t(c) * n;
                 std::int16_t* state = states.data() + std::size_t(c) * width;
-                for (std::size_t l = 0; l < n; ++l)
+                for (std::int32_t l = 0; l < model.n_literals(); ++l)
                     if (evidence.data()[l]) {
                         out[l] = double(samples);
-                        state[model.literal_variable[l]] = std::int16_t(std::int32_t(l) - model.base[model.literal_variable[l]]);
+                        state[model.numbers.variable(l)] = std::int16_t(model.numbers.state(l));
                     }
                 for (std::size_t l = 0; l < found.sums.size(); ++l) out[left.literal[l]] = found.sums[l];
                 for (std::size_t v = 0; v < found.state.size(); ++v) put(state, left, std::int32_t(v), found.state[v]);
@@ -268,8 +268,8 @@ struct PyModel {
     std::vector<std::int32_t> taken(const std::int16_t* state, const Reduced& left) const {
         std::vector<std::int32_t> out(left.model.n_variables());
         for (std::int32_t v = 0; v < left.model.n_variables(); ++v) {
-            const auto begin = left.literal.begin() + left.model.base[v], end = left.literal.begin() + left.model.base[v + 1];
-            const auto at = std::find(begin, end, model.base[left.variable[v]] + state[left.variable[v]]);
+            const auto begin = left.literal.begin() + left.model.numbers.first(v), end = left.literal.begin() + left.model.numbers.end(v);
+            const auto at = std::find(begin, end, model.numbers.number(left.variable[v], state[left.variable[v]]));
             out[v] = at == end ? 0 : std::int32_t(at - begin);
         }
         return out;
@@ -277,7 +277,7 @@ struct PyModel {
 
     void put(std::int16_t* state, const Reduced& left, std::int32_t v, std::int32_t s) const {
         const std::int32_t whole = left.variable[v];
-        state[whole] = std::int16_t(left.literal[left.model.base[v] + s] - model.base[whole]);
+        state[whole] = std::int16_t(model.numbers.state(left.literal[left.model.numbers.number(v, s)]));
     }
 };
 
@@ -300,7 +300,8 @@ struct PySampler {
             const std::uint8_t* marks = evidence.data() + std::size_t(row_of.data()[i]) * n_literals;
             for (std::size_t v = 0; v < n_variables; ++v) {
                 const std::int16_t s = states.data()[i * n_variables + v];
-                expect(s >= 0 && s < given.model.n_states[v] && marks[given.model.base[v] + s], "a chain starts against its evidence");
+                expect(s >= 0 && s < given.model.n_states[v] && marks[given.model.numbers.number(std::int32_t(v), s)],
+                       "a chain starts against its evidence");
             }
         }
         std::vector<std::int32_t> seen(n_variables, 0);

@@ -1,4 +1,5 @@
 #include "junction_tree.hpp"
+#include "dispatch.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -39,18 +40,17 @@ void walk(const std::vector<std::int32_t>& sizes, const std::vector<std::int64_t
 JunctionTree::JunctionTree(const Model& model, const Component& component)
     : model_(model), order_(component.order), place_(model.n_variables(), -1), buckets_(component.order.size()) {
     for (std::size_t i = 0; i < order_.size(); ++i) place_[order_[i]] = std::int32_t(i);
-    const std::int32_t n = model.n_literals();
     for (std::size_t i = 0; i < order_.size(); ++i) buckets_[i].clique.push_back(std::int32_t(i));
     for (std::int64_t j = 0; j < model.n_features(); ++j) {
         std::int32_t first = -1;
         for (std::int64_t k = model.start[j]; k < model.start[j + 1]; ++k) {
-            const std::int32_t p = place_[model.literal_variable[model.literals[k] % n]];
+            const std::int32_t p = place_[model.numbers.variable(model.literals[k])];
             if (first < 0 || p < first) first = p;
         }
         if (first < 0) continue;  // of another component
         buckets_[first].features.push_back(j);
         for (std::int64_t k = model.start[j]; k < model.start[j + 1]; ++k)
-            buckets_[first].clique.push_back(place_[model.literal_variable[model.literals[k] % n]]);
+            buckets_[first].clique.push_back(place_[model.numbers.variable(model.literals[k])]);
     }
     std::int64_t table = 0, message = 0;
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -89,12 +89,11 @@ JunctionTree::JunctionTree(const Model& model, const Component& component)
 }
 
 std::vector<JunctionTree::Literal> JunctionTree::literals_of(std::int64_t feature, const Bucket& bucket) const {
-    const std::int32_t n = model_.n_literals();
     std::vector<Literal> out;
     for (std::int64_t k = model_.start[feature]; k < model_.start[feature + 1]; ++k) {
-        const std::int32_t l = model_.literals[k], v = model_.literal_variable[l % n];
+        const std::int32_t l = model_.literals[k], v = model_.numbers.variable(l);
         const auto at = std::lower_bound(bucket.clique.begin(), bucket.clique.end(), place_[v]) - bucket.clique.begin();
-        out.push_back({std::int32_t(at), l % n - model_.base[v], l >= n});
+        out.push_back({std::int32_t(at), model_.numbers.state(l), model_.numbers.negated(l)});
     }
     std::sort(out.begin(), out.end(), [](const Literal& a, const Literal& b) { return a.place < b.place; });
     return out;
@@ -209,7 +208,7 @@ void JunctionTree::distribute(double* marginals, double* expectations) {
         mass_of.resize(b.cells);
         const double high = UNDIRECTED_DISPATCH(exponentials(tables_.data() + b.table, b.cells, mass_of.data()));
         double total = 0;
-        double* mine = marginals + model_.base[order_[i]];
+        double* mine = marginals + model_.numbers.first(order_[i]);
         for (std::int32_t s = 0; s < b.sizes[0]; ++s) total += mine[s] = UNDIRECTED_DISPATCH(sum(mass_of.data() + s * below, below));
         for (std::int32_t s = 0; s < b.sizes[0]; ++s) mine[s] /= total;
         if (expectations != nullptr)

@@ -16,10 +16,7 @@ struct Random {
     std::int64_t below(std::int64_t n) { return std::int64_t(uniform() * double(n)); }
 };
 
-bool literal_holds(const Model& m, std::int32_t l, const std::int32_t* state) {
-    const std::int32_t n = m.n_literals(), v = m.literal_variable[l % n];
-    return (l % n == m.base[v] + state[v]) == (l < n);
-}
+bool literal_holds(const Model& m, std::int32_t l, const std::int32_t* state) { return m.numbers.holds(l, state[m.numbers.variable(l)]); }
 
 // States in which no feature of a model holds: found by a mixture of WalkSAT and annealing steps at a fixed temperature
 // (Wei, Erenrich and Selman 2004), or moved about by steps that keep every feature false and leave the even distribution as it is.
@@ -37,7 +34,7 @@ public:
         for (const std::int32_t v : members) mine[v] = 1;
         for (std::int64_t j = 0; j < model.n_features(); ++j)
             for (std::int64_t k = model.start[j]; k < model.start[j + 1]; ++k) {
-                const std::int32_t v = model.literal_variable[model.literals[k] % model.n_literals()];
+                const std::int32_t v = model.numbers.variable(model.literals[k]);
                 if (mine[v] && (of_[v].empty() || of_[v].back() != j)) of_[v].push_back(j);
             }
     }
@@ -81,7 +78,7 @@ private:
             }
     }
 
-    std::int32_t first_variable(std::int64_t j) const { return m_.literal_variable[m_.literals[m_.start[j]] % m_.n_literals()]; }
+    std::int32_t first_variable(std::int64_t j) const { return m_.numbers.variable(m_.literals[m_.start[j]]); }
 
     void enter(std::int64_t j) {
         at_[j] = std::int64_t(true_.size());
@@ -97,10 +94,10 @@ private:
     std::int32_t missing_after(std::int64_t j, const std::vector<std::int32_t>& state, std::int32_t v, std::int32_t s) const {
         std::int32_t out = missing_[j];
         for (std::int64_t k = m_.start[j]; k < m_.start[j + 1]; ++k) {
-            const std::int32_t l = m_.literals[k], n = m_.n_literals();
-            if (m_.literal_variable[l % n] != v) continue;
+            const std::int32_t l = m_.literals[k];
+            if (m_.numbers.variable(l) != v) continue;
             out += literal_holds(m_, l, state.data());
-            out -= (l % n == m_.base[v] + s) == (l < n);
+            out -= m_.numbers.holds(l, s);
         }
         return out;
     }
@@ -130,7 +127,7 @@ private:
         const std::int64_t pick = random_.below(length);
         for (std::int64_t k = 0; k < length; ++k) {
             if (noise && k != pick) continue;
-            const std::int32_t v = m_.literal_variable[m_.literals[m_.start[j] + k] % m_.n_literals()];
+            const std::int32_t v = m_.numbers.variable(m_.literals[m_.start[j] + k]);
             for (std::int32_t s = 0; s < m_.n_states[v]; ++s) {
                 if (s == state[v] || missing_after(j, state, v, s) == 0) continue;
                 const std::int32_t c = noise ? std::int32_t(random_.below(1 << 20)) : cost(state, v, s);
@@ -179,7 +176,7 @@ public:
         for (std::int64_t k = 0; out.feasible && k < o_.burn_in + o_.samples; ++k) {
             out.failed += !slice();
             if (k < o_.burn_in) continue;
-            for (std::int32_t v = 0; v < m_.n_variables(); ++v) out.sums[m_.base[v] + state_[v]] += 1;
+            for (std::int32_t v = 0; v < m_.n_variables(); ++v) out.sums[m_.numbers.number(v, state_[v])] += 1;
         }
         out.state.assign(state_.begin(), state_.end());
         return out;
@@ -219,8 +216,7 @@ private:
     // yet, and it is false if none was found. Otherwise parts too large to be drawn evenly are moved about: that leaves the even
     // distribution over the slice as it is, which drawing anew by SampleSAT would not.
     bool find(const std::vector<std::uint8_t>& kept, bool scratch) {
-        const std::int32_t n = m_.n_literals();
-        std::vector<std::uint8_t> open(n, 1);
+        std::vector<std::uint8_t> open(m_.n_literals(), 1);
         Model rules;
         rules.n_states = m_.n_states;
         rules.number_literals();
@@ -229,9 +225,9 @@ private:
             if (!kept[j]) continue;
             if (m_.weights[j] > 0) {
                 for (std::int64_t k = m_.start[j]; k < m_.start[j + 1]; ++k) {
-                    const std::int32_t l = m_.literals[k], v = m_.literal_variable[l % n];
-                    for (std::int32_t t = m_.base[v]; t < m_.base[v + 1]; ++t)
-                        if ((t == l % n) != (l < n)) open[t] = 0;
+                    const std::int32_t l = m_.literals[k], v = m_.numbers.variable(l);
+                    for (std::int32_t t = m_.numbers.first(v); t < m_.numbers.end(v); ++t)
+                        if (!m_.numbers.holds(l, m_.numbers.state(t))) open[t] = 0;
                 }
             } else {
                 rules.literals.insert(rules.literals.end(), m_.literals.begin() + m_.start[j], m_.literals.begin() + m_.start[j + 1]);
@@ -241,7 +237,8 @@ private:
         }
         if (scratch)
             for (std::int32_t v = 0; v < m_.n_variables(); ++v)
-                if (std::none_of(open.begin() + m_.base[v], open.begin() + m_.base[v + 1], [](std::uint8_t o) { return o; })) return false;
+                if (std::none_of(open.begin() + m_.numbers.first(v), open.begin() + m_.numbers.end(v), [](std::uint8_t o) { return o; }))
+                    return false;
         const Reduced left(rules, open.data());
         if (scratch && left.constant < 0) return false;
         std::vector<std::int32_t> local(left.model.n_variables());
@@ -264,20 +261,21 @@ private:
         }
         if (scratch || all)
             for (std::int32_t v = 0; v < m_.n_variables(); ++v)
-                if (std::count(open.begin() + m_.base[v], open.begin() + m_.base[v + 1], 1) == 1)
+                if (std::count(open.begin() + m_.numbers.first(v), open.begin() + m_.numbers.end(v), 1) == 1)
                     state_[v] =
-                        std::int32_t(std::find(open.begin() + m_.base[v], open.begin() + m_.base[v + 1], 1) - open.begin()) - m_.base[v];
+                        std::int32_t(std::find(open.begin() + m_.numbers.first(v), open.begin() + m_.numbers.end(v), 1) - open.begin()) -
+                        m_.numbers.first(v);
         return all;
     }
 
     void set(const Reduced& left, std::int32_t v, std::int32_t s) {
-        state_[left.variable[v]] = left.literal[left.model.base[v] + s] - m_.base[left.variable[v]];
+        state_[left.variable[v]] = left.literal[left.model.numbers.number(v, s)] - m_.numbers.first(left.variable[v]);
     }
 
     std::int32_t here(const Reduced& left, std::int32_t v) const {
-        const std::int32_t whole = left.variable[v], literal = m_.base[whole] + state_[whole];
-        const auto first = left.literal.begin() + left.model.base[v];
-        return std::int32_t(std::find(first, left.literal.begin() + left.model.base[v + 1], literal) - first);
+        const std::int32_t whole = left.variable[v], literal = m_.numbers.number(whole, state_[whole]);
+        const auto first = left.literal.begin() + left.model.numbers.first(v);
+        return std::int32_t(std::find(first, left.literal.begin() + left.model.numbers.end(v), literal) - first);
     }
 
     static constexpr double RULE = 1e5;

@@ -9,37 +9,31 @@
 
 namespace undirected {
 
-void Model::number_literals() {
-    base.assign(1, 0);
-    literal_variable.clear();
-    for (std::int32_t v = 0; v < n_variables(); ++v) {
-        base.push_back(base.back() + n_states[v]);
-        literal_variable.insert(literal_variable.end(), n_states[v], v);
-    }
-}
-
 Reduced::Reduced(const Model& whole, const std::uint8_t* evidence, bool want_decided) {
     const std::int32_t n = whole.n_literals();
     std::vector<std::int32_t> place(n, -1);  // where a literal of the whole model is among the remaining ones
     std::vector<std::uint8_t> truth(2 * std::size_t(n));
     for (std::int32_t v = 0; v < whole.n_variables(); ++v) {
         std::int32_t allowed = 0;
-        for (std::int32_t l = whole.base[v]; l < whole.base[v + 1]; ++l) allowed += evidence[l] != 0;
-        for (std::int32_t l = whole.base[v]; l < whole.base[v + 1]; ++l) {
+        for (std::int32_t l = whole.numbers.first(v); l < whole.numbers.end(v); ++l) allowed += evidence[l] != 0;
+        for (std::int32_t l = whole.numbers.first(v); l < whole.numbers.end(v); ++l) {
             truth[l] = !evidence[l] ? FALSE : allowed == 1 ? TRUE : OPEN;
-            truth[n + l] = truth[l] == OPEN ? OPEN : std::uint8_t(1 - truth[l]);
+            truth[whole.numbers.negation(l)] = truth[l] == OPEN ? OPEN : std::uint8_t(1 - truth[l]);
         }
         if (allowed < 2) continue;
         variable.push_back(v);
         model.n_states.push_back(allowed);
-        for (std::int32_t l = whole.base[v]; l < whole.base[v + 1]; ++l)
+        for (std::int32_t l = whole.numbers.first(v); l < whole.numbers.end(v); ++l)
             if (evidence[l]) {
                 place[l] = std::int32_t(literal.size());
                 literal.push_back(l);
             }
     }
     model.number_literals();
-    const std::int32_t n_left = model.n_literals();
+    const auto place_of = [&](std::int32_t l) {
+        const std::int32_t positive = place[whole.numbers.positive(l)];
+        return whole.numbers.negated(l) ? model.numbers.negation(positive) : positive;
+    };
     if (want_decided) decided.assign(whole.n_features(), FALSE);
     model.start.push_back(0);
     for (std::int64_t j = 0; j < whole.n_features(); ++j) {
@@ -48,7 +42,7 @@ Reduced::Reduced(const Model& whole, const std::uint8_t* evidence, bool want_dec
         for (std::int64_t k = whole.start[j]; k < whole.start[j + 1] && possible; ++k) {
             const std::int32_t l = whole.literals[k];
             if (truth[l] == FALSE) possible = false;
-            if (truth[l] == OPEN) model.literals.push_back(l < n ? place[l] : n_left + place[l - n]);
+            if (truth[l] == OPEN) model.literals.push_back(place_of(l));
         }
         if (!possible) {
             model.literals.resize(before);
@@ -74,12 +68,10 @@ struct Graph {
     std::vector<std::uint64_t> bits;
 
     explicit Graph(const Model& model) : n(model.n_variables()), words((std::size_t(n) + 63) / 64), bits(std::size_t(n) * words) {
-        const std::int32_t n_literals = model.n_literals();
         std::vector<std::int32_t> scope;
         for (std::int64_t j = 0; j < model.n_features(); ++j) {
             scope.clear();
-            for (std::int64_t k = model.start[j]; k < model.start[j + 1]; ++k)
-                scope.push_back(model.literal_variable[model.literals[k] % n_literals]);
+            for (std::int64_t k = model.start[j]; k < model.start[j + 1]; ++k) scope.push_back(model.numbers.variable(model.literals[k]));
             for (const std::int32_t a : scope)
                 for (const std::int32_t b : scope)
                     if (a != b) join(a, b);
@@ -237,9 +229,11 @@ Model taken_apart(const Model& given) {
             out.n_states.push_back(std::int32_t(given.start[j + 1] - given.start[j]) + 1);
         }
     out.number_literals();
-    const std::int32_t n = given.n_literals(), n_out = out.n_literals();
-    const auto renumbered = [&](std::int32_t l) { return l < n ? l : l - n + n_out; };
-    const auto negated = [&](std::int32_t l) { return l < n_out ? l + n_out : l - n_out; };
+    const auto renumbered = [&](std::int32_t l) {
+        const std::int32_t positive = given.numbers.positive(l);  // the variables of before come first
+        return given.numbers.negated(l) ? out.numbers.negation(positive) : positive;
+    };
+    const auto negated = [&](std::int32_t l) { return out.numbers.negation(l); };
     const auto add = [&](std::initializer_list<std::int32_t> literals, double weight) {
         out.literals.insert(out.literals.end(), literals);
         out.start.push_back(std::int64_t(out.literals.size()));
@@ -249,7 +243,7 @@ Model taken_apart(const Model& given) {
     std::size_t next = 0;
     for (std::int64_t j = 0; j < given.n_features(); ++j) {
         if (next < apart.size() && apart[next] == j) {
-            add({out.base[given.n_variables() + std::int32_t(next++)]}, given.weights[j]);  // the first state: none fails
+            add({out.numbers.first(given.n_variables() + std::int32_t(next++))}, given.weights[j]);  // the first state: none fails
             continue;
         }
         for (std::int64_t k = given.start[j]; k < given.start[j + 1]; ++k) out.literals.push_back(renumbered(given.literals[k]));
@@ -257,7 +251,7 @@ Model taken_apart(const Model& given) {
         out.weights.push_back(given.weights[j]);
     }
     for (std::size_t a = 0; a < apart.size(); ++a) {
-        const std::int32_t first = out.base[given.n_variables() + std::int32_t(a)];
+        const std::int32_t first = out.numbers.first(given.n_variables() + std::int32_t(a));
         const std::int64_t length = given.start[apart[a] + 1] - given.start[apart[a]];
         for (std::int64_t k = 0; k < length; ++k) {
             const std::int32_t literal = renumbered(given.literals[given.start[apart[a]] + k]);

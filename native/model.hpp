@@ -1,22 +1,23 @@
 // A network as the inference kernels see it, and what evidence leaves of it.
-//
-// Literals are numbered as in a feature set: base[v] + s for "variable v is in state s", n_literals more for "is not".
 #pragma once
 #include <cstdint>
 #include <vector>
 
+#include "literals.hpp"
+
 namespace undirected {
 
 struct Model {
-    std::vector<std::int32_t> n_states, base, literal_variable;  // base has one more entry: the number of literals
+    std::vector<std::int32_t> n_states;
+    LiteralNumbers numbers;
     std::vector<std::int64_t> start;
     std::vector<std::int32_t> literals;
     std::vector<double> weights;
 
     std::int32_t n_variables() const { return std::int32_t(n_states.size()); }
-    std::int32_t n_literals() const { return base.back(); }
+    std::int32_t n_literals() const { return numbers.count(); }
     std::int64_t n_features() const { return std::int64_t(weights.size()); }
-    void number_literals();  // base and literal_variable from n_states
+    void number_literals() { numbers = LiteralNumbers(n_states); }
 };
 
 enum Truth : std::uint8_t { FALSE = 0, TRUE = 1, OPEN = 2 };

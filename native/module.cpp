@@ -1,6 +1,9 @@
 // The Python face of the kernels: arrays in, arrays out, the interpreter's lock released while they work.
 #include "arrays.hpp"
 
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -9,10 +12,11 @@
 #include <utility>
 
 #include "blocks.hpp"
+#include "dispatch.hpp"
 #include "gssl.hpp"
 #include "inference_module.hpp"
+#include "pll_tables.hpp"
 #include "pool.hpp"
-#include "problem.hpp"
 #include "search_module.hpp"
 #include "trees.hpp"
 
@@ -25,13 +29,13 @@ void check_targets(const In<std::int32_t>& targets, std::int32_t n_variables) {
     for (std::size_t t = 0; t < targets.shape(0); ++t) expect(targets.data()[t] >= 0 && targets.data()[t] < n_variables, "no such target");
 }
 
-struct PyProblem {
-    std::unique_ptr<Problem> problem;
+struct PyTables {
+    std::unique_ptr<PseudoLikelihoodTables> tables;
     // A problem keeps its buffers, so that only one thread may evaluate it at a time; Gram matrices only read.
     mutable std::shared_mutex busy;
 
-    PyProblem(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
-              In<std::int32_t> literals, std::int64_t memory, int n_threads, nb::object targets) {
+    PyTables(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
+             In<std::int32_t> literals, std::int64_t memory, int n_threads, nb::object targets) {
         const Table table{std::int64_t(row_weight.shape(0)),
                           std::int64_t(columns.shape(1)),
                           std::int32_t(n_states.shape(0)),
@@ -56,72 +60,60 @@ struct PyProblem {
         for (std::size_t k = 0; k < literals.shape(0); ++k)
             expect(features.literals[k] >= 0 && features.literals[k] < 2 * n_literals, "literal out of range");
         nb::gil_scoped_release unlocked;
-        problem = std::make_unique<Problem>(table, features, memory, n_threads);
+        tables = std::make_unique<PseudoLikelihoodTables>(table, features, memory, n_threads);
     }
 
     void check(const In<double>& weights) const {
-        expect(std::int64_t(weights.shape(0)) == problem->n_features(), "one weight per feature");
+        expect(std::int64_t(weights.shape(0)) == tables->n_features(), "one weight per feature");
     }
 
     void set_active(nb::object marks) {
         In<std::uint8_t> array;
         if (!marks.is_none()) {
             array = nb::cast<In<std::uint8_t>>(marks);
-            expect(std::int64_t(array.shape(0)) == problem->n_features(), "one mark per feature");
+            expect(std::int64_t(array.shape(0)) == tables->n_features(), "one mark per feature");
         }
         const std::uint8_t* data = marks.is_none() ? nullptr : array.data();
         nb::gil_scoped_release unlocked;
         const std::unique_lock lock(busy);
-        problem->set_active(data);
+        tables->set_active(data);
     }
 
     nb::object evaluate(In<double> weights, bool want_gradient, bool want_curvature, bool single, int n_threads) {
         check(weights);
-        std::vector<double> gradient(want_gradient ? problem->n_features() : 0), curvature(want_curvature ? problem->n_features() : 0);
+        std::vector<double> gradient(want_gradient ? tables->n_features() : 0), curvature(want_curvature ? tables->n_features() : 0);
         double loss;
         {
             nb::gil_scoped_release unlocked;
             const std::unique_lock lock(busy);
-            loss = problem->evaluate(weights.data(), want_gradient ? gradient.data() : nullptr, want_curvature ? curvature.data() : nullptr,
-                                     single, n_threads);
+            loss = tables->evaluate(weights.data(), want_gradient ? gradient.data() : nullptr, want_curvature ? curvature.data() : nullptr,
+                                    single, n_threads);
         }
         return nb::make_tuple(loss, want_gradient ? owned(std::move(gradient)) : nb::none(),
                               want_curvature ? owned(std::move(curvature)) : nb::none());
     }
 
-    nb::object product(In<double> weights, In<double> direction, bool single, int n_threads) {
-        check(weights);
-        check(direction);
-        std::vector<double> out(problem->n_features());
-        {
-            nb::gil_scoped_release unlocked;
-            const std::unique_lock lock(busy);
-            problem->product(weights.data(), direction.data(), out.data(), single, n_threads);
-        }
-        return owned(std::move(out));
-    }
-
     nb::object terms(In<double> weights, int n_threads) {
         check(weights);
-        std::vector<double> rows(problem->n_rows()), variables(problem->n_variables());
+        std::vector<double> rows(tables->n_rows()), variables(tables->n_variables());
         {
             nb::gil_scoped_release unlocked;
             const std::unique_lock lock(busy);
-            problem->terms(weights.data(), rows.data(), variables.data(), n_threads);
+            tables->terms(weights.data(), rows.data(), variables.data(), n_threads);
         }
         return nb::make_tuple(owned(std::move(rows)), owned(std::move(variables)));
     }
 
     nb::object probabilities(In<double> weights, std::int64_t n_literals, int n_threads) {
         check(weights);
-        expect(n_literals == problem->n_literals(), "one probability per literal");
-        std::vector<double> out(problem->n_rows() * n_literals);
+        expect(n_literals == tables->n_literals(), "one probability per literal");
+        std::vector<double> out(tables->n_rows() * n_literals);
         {
             nb::gil_scoped_release unlocked;
             const std::unique_lock lock(busy);
-            problem->probabilities(weights.data(), out.data(), n_threads);
+            tables->probabilities(weights.data(), out.data(), n_threads);
         }
-        return owned(std::move(out), {std::size_t(problem->n_rows()), std::size_t(n_literals)});
+        return owned(std::move(out), {std::size_t(tables->n_rows()), std::size_t(n_literals)});
     }
 
     std::int64_t sample(In<double> weights, std::int64_t stride, int n_threads) {
@@ -129,19 +121,19 @@ struct PyProblem {
         expect(stride > 0, "stride");
         nb::gil_scoped_release unlocked;
         const std::unique_lock lock(busy);
-        return problem->sample(weights.data(), stride, n_threads);
+        return tables->sample(weights.data(), stride, n_threads);
     }
 
     nb::object gram(std::int32_t variable, In<std::int32_t> features) const {
-        expect(variable >= 0 && variable < problem->n_variables(), "no such variable");
+        expect(variable >= 0 && variable < tables->n_variables(), "no such variable");
         const std::int64_t n = std::int64_t(features.shape(0));
         for (std::int64_t k = 0; k < n; ++k)
-            expect(features.data()[k] >= 0 && features.data()[k] < problem->n_features(), "no such feature");
+            expect(features.data()[k] >= 0 && features.data()[k] < tables->n_features(), "no such feature");
         std::vector<float> out(n * n);
         {
             nb::gil_scoped_release unlocked;
             const std::shared_lock lock(busy);
-            problem->gram(variable, features.data(), n, out.data());
+            tables->gram(variable, features.data(), n, out.data());
         }
         return owned(std::move(out), {std::size_t(n), std::size_t(n)});
     }
@@ -152,10 +144,10 @@ struct PyProblem {
                    start.data()[n_blocks] == std::int64_t(members.shape(0)),
                "offsets");
         for (std::int64_t b = 0; b < n_blocks; ++b)
-            expect(start.data()[b] <= start.data()[b + 1] && variables.data()[b] >= 0 && variables.data()[b] < problem->n_variables(),
+            expect(start.data()[b] <= start.data()[b + 1] && variables.data()[b] >= 0 && variables.data()[b] < tables->n_variables(),
                    "blocks");
         for (std::size_t k = 0; k < members.shape(0); ++k)
-            expect(members.data()[k] >= 0 && members.data()[k] < problem->n_features(), "no such feature");
+            expect(members.data()[k] >= 0 && members.data()[k] < tables->n_features(), "no such feature");
     }
 
     nb::object factors(In<std::int32_t> variables, In<std::int64_t> start, In<std::int32_t> members, In<double> diagonal, double ridge,
@@ -166,7 +158,7 @@ struct PyProblem {
         {
             nb::gil_scoped_release unlocked;
             const std::shared_lock lock(busy);
-            out = block_factors(*problem, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), diagonal.data(),
+            out = block_factors(*tables, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), diagonal.data(),
                                 ridge, n_threads);
         }
         return owned(std::move(out));
@@ -182,7 +174,7 @@ struct PyProblem {
         {
             nb::gil_scoped_release unlocked;
             const std::shared_lock lock(busy);
-            out = block_steps(*problem, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), gradient.data(),
+            out = block_steps(*tables, std::int64_t(variables.shape(0)), variables.data(), start.data(), members.data(), gradient.data(),
                               weights.data(), penalty.data(), n_threads);
         }
         return owned(std::move(out));
@@ -190,13 +182,13 @@ struct PyProblem {
 
     nb::dict sizes() const {
         nb::dict d;
-        d["contexts"] = problem->n_contexts();
-        d["listed"] = problem->n_listed();
-        d["list_bytes"] = problem->list_bytes();
-        d["cells"] = problem->n_cells();
-        d["entries"] = problem->n_entries();
-        d["held"] = problem->n_held();
-        d["work"] = problem->work();
+        d["contexts"] = tables->n_contexts();
+        d["listed"] = tables->n_listed();
+        d["list_bytes"] = tables->list_bytes();
+        d["cells"] = tables->n_cells();
+        d["entries"] = tables->n_entries();
+        d["held"] = tables->n_held();
+        d["work"] = tables->work();
         return d;
     }
 };
@@ -204,24 +196,23 @@ struct PyProblem {
 }  // namespace
 
 NB_MODULE(_native, m) {
-    nb::class_<PyProblem>(m, "Problem")
+    nb::class_<PyTables>(m, "PseudoLikelihoodTables")
         .def(nb::init<In<std::uint64_t, 2>, In<std::int32_t>, In<double>, In<std::int64_t>, In<std::int32_t>, std::int64_t, int,
                       nb::object>(),
              nb::arg("columns"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("start"), nb::arg("literals"), nb::arg("memory"),
              nb::arg("threads"), nb::arg("targets") = nb::none())
-        .def("set_active", &PyProblem::set_active, nb::arg("marks").none())
-        .def("evaluate", &PyProblem::evaluate, nb::arg("weights"), nb::arg("gradient"), nb::arg("curvature"), nb::arg("single"),
+        .def("set_active", &PyTables::set_active, nb::arg("marks").none())
+        .def("evaluate", &PyTables::evaluate, nb::arg("weights"), nb::arg("gradient"), nb::arg("curvature"), nb::arg("single"),
              nb::arg("threads"))
-        .def("product", &PyProblem::product, nb::arg("weights"), nb::arg("direction"), nb::arg("single"), nb::arg("threads"))
-        .def("terms", &PyProblem::terms, nb::arg("weights"), nb::arg("threads"))
-        .def("probabilities", &PyProblem::probabilities, nb::arg("weights"), nb::arg("n_literals"), nb::arg("threads"))
-        .def("sample", &PyProblem::sample, nb::arg("weights"), nb::arg("stride"), nb::arg("threads"))
-        .def("gram", &PyProblem::gram, nb::arg("variable"), nb::arg("features"))
-        .def("factors", &PyProblem::factors, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("diagonal"),
+        .def("terms", &PyTables::terms, nb::arg("weights"), nb::arg("threads"))
+        .def("probabilities", &PyTables::probabilities, nb::arg("weights"), nb::arg("n_literals"), nb::arg("threads"))
+        .def("sample", &PyTables::sample, nb::arg("weights"), nb::arg("stride"), nb::arg("threads"))
+        .def("gram", &PyTables::gram, nb::arg("variable"), nb::arg("features"))
+        .def("factors", &PyTables::factors, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("diagonal"),
              nb::arg("ridge"), nb::arg("threads"))
-        .def("steps", &PyProblem::steps, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("gradient"),
-             nb::arg("weights"), nb::arg("penalty"), nb::arg("threads"))
-        .def("sizes", &PyProblem::sizes);
+        .def("steps", &PyTables::steps, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("gradient"), nb::arg("weights"),
+             nb::arg("penalty"), nb::arg("threads"))
+        .def("sizes", &PyTables::sizes);
     m.def(
         "gssl_generate",
         [](In<std::int64_t> start, In<std::int32_t> literals, std::int64_t n_generated, std::int64_t threshold, std::uint64_t seed,
@@ -337,5 +328,7 @@ NB_MODULE(_native, m) {
         nb::arg("start"), nb::arg("members"), nb::arg("factors"), nb::arg("x"), nb::arg("y"), nb::arg("threads"));
     bind_inference(m);
     bind_search(m);
-    m.def("instruction_set", [] { return has_avx2() ? "avx2" : "baseline"; });
+    m.def("instruction_set", &instruction_set);
+    m.def("instruction_sets", &instruction_sets);
+    m.def("set_instruction_set", &set_instruction_set, nb::arg("name"));
 }

@@ -12,6 +12,8 @@
 #pragma once
 #include <cstdint>
 
+#include "dispatch.hpp"
+
 namespace undirected {
 
 constexpr int LANES = 8;
@@ -59,15 +61,13 @@ enum Pass : int {
     GRADIENT = 2,      // and its gradient by cell
     CURVATURE = 4,     // and the diagonal of the Hessian by cell
     TERMS = 8,         // log-probabilities by row and by variable
-    PRODUCT = 16,      // Hessian times a direction, by cell
-    PROBABILITY = 32,  // conditional probability of every column, by row
+    PROBABILITY = 16,  // conditional probability of every column, by row
 };
 
 template <class T>
 struct Evaluation {
     int pass;
     const T* weights;                    // [n_units]
-    const T* direction;                  // same shape, for PRODUCT
     const std::int64_t* forward_end;     // [n_blocks]: from block_cells[block] to here in forward_cells
     const std::int32_t* forward_cells;   // cells with a weight that is not zero
     const std::int64_t* backward_start;  // cells whose sums are wanted
@@ -83,18 +83,17 @@ struct Evaluation {
     std::int32_t n_variables;
 };
 
-// Scratch of one task: buffers of buffer_rows * LANES values (the first three once per block of the panel), one row list.
+// Scratch of one task: buffers of buffer_rows * LANES values (the first two once per block of the panel), one row list.
 template <class T>
 struct Scratch {
     T* logits;
     T* extra;
-    T* third;
     T* by_column;  // [LANES][buffer_rows]
     std::uint16_t* list;
     std::uint64_t* words;
 };
 
-#define UNDIRECTED_KERNELS(NAME)                                                                                          \
+#define UNDIRECTED_PLL_KERNELS(NAME)                                                                                      \
     namespace NAME {                                                                                                      \
     void run(const Plan&, const Evaluation<float>&, const Scratch<float>&, int panel, int group);                         \
     void run(const Plan&, const Evaluation<double>&, const Scratch<double>&, int panel, int group);                       \
@@ -108,7 +107,6 @@ struct Scratch {
     void descend(const float* hessian, std::int64_t n, const float* penalty, float* slope, float* at);                    \
     }
 
-UNDIRECTED_KERNELS(baseline)
-UNDIRECTED_KERNELS(avx2)
+UNDIRECTED_FOR_EACH_INSTRUCTION_SET(UNDIRECTED_PLL_KERNELS)
 
 }  // namespace undirected

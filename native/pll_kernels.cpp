@@ -1,6 +1,8 @@
 // The hot loops of the pseudo-likelihood, compiled once per instruction set (KERNEL_NAMESPACE names the copy).
 // No standard containers in here: their code could be shared by the linker with files built for older machines.
+#include "literals.hpp"
 #include "plan.hpp"
+#include "pll_link.hpp"
 #include "simd.hpp"
 
 namespace undirected {
@@ -12,19 +14,14 @@ struct Rows {
     std::int32_t n;
 };
 
-inline std::int64_t rows_in_chunk(const Plan& plan, int chunk) {
-    const std::int64_t left = plan.n_rows - std::int64_t(chunk) * plan.chunk_rows;
-    return left < plan.chunk_rows ? left : plan.chunk_rows;
-}
-
 void and_range(const Plan& plan, const std::int32_t* literals, std::int64_t n, std::int64_t first, std::int64_t n_words,
                std::uint64_t* out) {
     for (std::int64_t w = 0; w < n_words; ++w) out[w] = ~std::uint64_t(0);
     const std::int64_t tail = plan.n_rows - first * 64;
     if (tail < n_words * 64) out[n_words - 1] = ~std::uint64_t(0) >> (n_words * 64 - tail);
     for (std::int64_t k = 0; k < n; ++k) {
-        const bool negated = literals[k] >= plan.n_literals;
-        const std::uint64_t* column = plan.columns + std::int64_t(literals[k] - (negated ? plan.n_literals : 0)) * plan.n_words + first;
+        const bool negated = is_negated(literals[k], plan.n_literals);
+        const std::uint64_t* column = plan.columns + std::int64_t(positive_of(literals[k], plan.n_literals)) * plan.n_words + first;
         if (negated)
             for (std::int64_t w = 0; w < n_words; ++w) out[w] &= ~column[w];
         else
@@ -142,18 +139,18 @@ void add_columns(const T* columns, std::int64_t n, std::int64_t stride, T* value
 
 // Logits of one block in one chunk: every cell's weights are added in the rows of its context.
 template <class T>
-void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, const T* weights, int block, int chunk, T* logits) {
+void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, int block, int chunk, T* logits) {
     const std::int64_t from = plan.block_cells[block], to = e.forward_end[block];
     const std::int64_t n = rows_in_chunk(plan, chunk), stride = plan.buffer_rows;
     Pack<T> base;
     std::int64_t split = from;  // cells worked together come first
     for (; split < to && plan.cell_way[e.forward_cells[split]] == TOGETHER; ++split)
         if (plan.complement[plan.cell_context[e.forward_cells[split]]])
-            base.add(Pack<T>::at(weights + plan.cell_unit[e.forward_cells[split]]));
+            base.add(Pack<T>::at(e.weights + plan.cell_unit[e.forward_cells[split]]));
     for (std::int64_t r = 0; r < n; ++r) base.put(logits + r * LANES);
     for (std::int64_t k = from; k < split; ++k) {
         const std::int32_t cell = e.forward_cells[k], context = plan.cell_context[cell];
-        Pack<T> w = Pack<T>::at(weights + plan.cell_unit[cell]);
+        Pack<T> w = Pack<T>::at(e.weights + plan.cell_unit[cell]);
         if (plan.complement[context]) w = w.minus();
         const Rows rows = context_rows(plan, scratch, context, chunk);
         for (std::int32_t i = 0; i < rows.n; ++i) {
@@ -167,7 +164,7 @@ void forward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch
     std::memset(scratch.by_column, 0, sizeof(T) * LANES * stride);
     for (std::int64_t k = split; k < to; ++k) {
         const std::int32_t cell = e.forward_cells[k], context = plan.cell_context[cell];
-        const T* w = weights + plan.cell_unit[cell];
+        const T* w = e.weights + plan.cell_unit[cell];
         if (plan.cell_way[cell] == COLUMN_BITS) {
             const std::int64_t n_words = context_bits(plan, scratch, context, chunk);
             for (unsigned lanes = plan.cell_lanes[cell]; lanes != 0; lanes &= lanes - 1) {
@@ -252,157 +249,24 @@ void backward(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratc
     }
 }
 
-inline const double* weights_of(const Plan& plan, double) { return plan.row_weight; }
-inline const float* weights_of(const Plan& plan, float) { return plan.row_weight_single; }
-
-// Place of a row among the sampled ones.
-template <class T>
-inline std::int64_t sampled(const Evaluation<T>& e, std::int64_t row) {
-    return row / 64 / e.stride * 64 + row % 64;
-}
-
-inline int lanes_used(const Plan& plan, int panel) { return plan.panel_variables[panel + 1] - plan.panel_variables[panel]; }
-
-// Binary variables, eight to a block: logits become residuals (weight times probability minus truth), and `curvature`,
-// where given, weight times variance. With a direction, logits become weight * variance * direction instead.
-template <class T>
-void link_binary(const Plan& plan, const Evaluation<T>& e, int panel, int block, int group, int chunk, T* logits, T* curvature,
-                 const T* direction, double* loss) {
-    using L = Lane<T>;
-    const std::int64_t first = std::int64_t(chunk) * plan.chunk_rows, n = rows_in_chunk(plan, chunk);
-    const T* weight = weights_of(plan, T()) + first;
-    const std::uint8_t* truth = plan.truth + std::int64_t(block) * plan.n_rows + first;
-    const int used = lanes_used(plan, panel);
-    double total[LANES] = {};
-    Real<T> running[L::parts] = {};
-    for (std::int64_t r = 0; r < n; ++r) {
-        const T c = weight[r];
-        for (int part = 0; part < L::parts; ++part) {
-            const int lane = part * L::width;
-            T* at = logits + r * LANES + lane;
-            const Real<T> d = load<Real<T>>(at);
-            const Int<T> positive = d > T(0);
-            const Real<T> minus = choose<T>(positive, -d, d);
-            const Real<T> t = exp_negative<T>(minus);
-            const Real<T> larger = T(1) / (t + T(1));
-            const Real<T> smaller = t * larger;
-            const Real<T> p = choose<T>(positive, larger, smaller);
-            const Int<T> is_true = spread<T>(truth[r], lane);
-            const Int<T> agrees = ~(positive ^ is_true);
-            const Real<T> term = log1p_unit<T>(t) - choose<T>(agrees, Real<T>{}, minus);
-            running[part] += term * c;
-            if (e.pass & TERMS)
-                for (int k = 0; k < L::width && lane + k < used; ++k)
-                    e.row_terms[std::int64_t(panel) * plan.n_rows + first + r] -= double(term[k]);
-            if (e.pass & PROBABILITY && (first + r) / 64 % e.stride == 0)
-                for (int k = 0; k < L::width; ++k) e.probability[(block * LANES + lane + k) * e.n_sampled + sampled(e, first + r)] = p[k];
-            const Real<T> variance = larger * smaller * c;
-            store(direction != nullptr ? variance * load<Real<T>>(direction + r * LANES + lane)
-                                       : (p - choose<T>(is_true, fill<T>(1), Real<T>{})) * c,
-                  at);
-            if (curvature != nullptr) store(variance, curvature + r * LANES + lane);
-        }
-        if ((r & 63) == 63 || r + 1 == n)
-            for (int part = 0; part < L::parts; ++part) {
-                for (int k = 0; k < L::width; ++k) total[part * L::width + k] += double(running[part][k]);
-                running[part] = Real<T>{};
-            }
-    }
-    for (int lane = 0; lane < used; ++lane) {
-        *loss += total[lane];
-        if (e.pass & TERMS) {
-            const PanelVariable& v = plan.variables[plan.panel_variables[panel] + lane];
-            e.variable_terms[std::int64_t(group) * e.n_variables + v.variable] -= total[lane];
-        }
-    }
-}
-
-// Variables with more than two states: a softmax over each variable's columns, which may span several blocks.
-// `logits`, `curvature` and `direction` are the panel's blocks one after another, `stride` values apart.
-template <class T>
-void link_categorical(const Plan& plan, const Evaluation<T>& e, int panel, int group, int chunk, T* logits, T* curvature,
-                      const T* direction, std::int64_t stride, double* loss) {
-    const std::int64_t first = std::int64_t(chunk) * plan.chunk_rows, n = rows_in_chunk(plan, chunk);
-    const int block0 = plan.panel_blocks[panel];
-    const T* weight = weights_of(plan, T()) + first;
-    const auto at = [&](T* base, std::int64_t r, int lane) -> T& { return base[(lane / LANES) * stride + r * LANES + lane % LANES]; };
-    for (std::int64_t r = 0; r < n; ++r) {
-        double row = 0;
-        for (int v = plan.panel_variables[panel]; v < plan.panel_variables[panel + 1]; ++v) {
-            const PanelVariable& var = plan.variables[v];
-            T top = at(logits, r, var.lane);
-            for (int s = 1; s < var.n_states; ++s) {
-                const T x = at(logits, r, var.lane + s);
-                if (x > top) top = x;
-            }
-            T seen = 0;
-            for (int s = 0; s < var.n_states; ++s) {
-                const int lane = var.lane + s;
-                T& x = at(logits, r, lane);
-                x -= top;
-                if (plan.truth[std::int64_t(block0 + lane / LANES) * plan.n_rows + first + r] >> (lane % LANES) & 1) seen = x;
-            }
-            T sum = 0;
-            const int from = var.lane / LANES * LANES;
-            for (int lane = from; lane < var.lane + var.n_states; lane += Lane<T>::width) {
-                if (lane + Lane<T>::width <= var.lane) continue;
-                // A vector may hold columns of a neighbour variable: they are computed and ignored.
-                Real<T> x;
-                std::memcpy(&x, &at(logits, r, lane), sizeof x);
-                x = exp_negative<T>(choose<T>(x > T(0), Real<T>{}, x));
-                for (int k = 0; k < Lane<T>::width; ++k)
-                    if (lane + k >= var.lane && lane + k < var.lane + var.n_states) {
-                        at(logits, r, lane + k) = x[k];
-                        sum += x[k];
-                    }
-            }
-            const double term = double(seen) - __builtin_log(double(sum));
-            *loss -= term * double(weight[r]);
-            row += term;
-            if (e.pass & TERMS) e.variable_terms[std::int64_t(group) * e.n_variables + var.variable] += term * double(weight[r]);
-            const T scale = T(1) / sum;
-            T mean = 0;
-            if (direction != nullptr)
-                for (int s = 0; s < var.n_states; ++s)
-                    mean += at(logits, r, var.lane + s) * scale * at(const_cast<T*>(direction), r, var.lane + s);
-            for (int s = 0; s < var.n_states; ++s) {
-                const int lane = var.lane + s;
-                T& x = at(logits, r, lane);
-                const T p = x * scale;
-                const bool is_true = plan.truth[std::int64_t(block0 + lane / LANES) * plan.n_rows + first + r] >> (lane % LANES) & 1;
-                if (e.pass & PROBABILITY && (first + r) / 64 % e.stride == 0)
-                    e.probability[(block0 * LANES + lane) * e.n_sampled + sampled(e, first + r)] = p;
-                if (curvature != nullptr) at(curvature, r, lane) = p * (T(1) - p) * weight[r];
-                x = direction != nullptr ? p * (at(const_cast<T*>(direction), r, lane) - mean) * weight[r] : (p - T(is_true)) * weight[r];
-            }
-        }
-        if (e.pass & TERMS) e.row_terms[std::int64_t(panel) * plan.n_rows + first + r] = row;
-    }
-}
-
 template <class T>
 void run_task(const Plan& plan, const Evaluation<T>& e, const Scratch<T>& scratch, int panel, int group) {
     const int block0 = plan.panel_blocks[panel], n_blocks = plan.panel_blocks[panel + 1] - block0;
     const std::int64_t stride = std::int64_t(plan.buffer_rows) * LANES;
     const int chunk0 = int(std::int64_t(group) * plan.n_chunks / plan.n_groups);
     const int chunk1 = int(std::int64_t(group + 1) * plan.n_chunks / plan.n_groups);
-    const bool product = e.pass & PRODUCT;
     T* curvature = e.pass & CURVATURE ? scratch.extra : nullptr;
-    const T* direction = product ? scratch.third : nullptr;
     double loss = 0;
     for (int chunk = chunk0; chunk < chunk1; ++chunk) {
-        for (int b = 0; b < n_blocks; ++b) {
-            forward(plan, e, scratch, e.weights, block0 + b, chunk, scratch.logits + b * stride);
-            if (product) forward(plan, e, scratch, e.direction, block0 + b, chunk, scratch.third + b * stride);
-        }
+        for (int b = 0; b < n_blocks; ++b) forward(plan, e, scratch, block0 + b, chunk, scratch.logits + b * stride);
         if (plan.panel_binary[panel])
-            link_binary(plan, e, panel, block0, group, chunk, scratch.logits, curvature, direction, &loss);
+            link_binary(plan, e, panel, block0, group, chunk, scratch.logits, curvature, &loss);
         else
-            link_categorical(plan, e, panel, group, chunk, scratch.logits, curvature, direction, stride, &loss);
+            link_categorical(plan, e, panel, group, chunk, scratch.logits, curvature, stride, &loss);
         for (int b = 0; b < n_blocks; ++b) {
             Pack<T>().put(scratch.logits + b * stride + plan.chunk_rows * LANES);  // the spare row counts for nothing
             if (curvature != nullptr) Pack<T>().put(curvature + b * stride + plan.chunk_rows * LANES);
-            if (e.pass & (GRADIENT | PRODUCT))
+            if (e.pass & GRADIENT)
                 backward(plan, e, scratch, scratch.logits + b * stride, block0 + b, chunk, e.gradient + std::int64_t(group) * e.n_units);
             if (curvature != nullptr)
                 backward(plan, e, scratch, curvature + b * stride, block0 + b, chunk, e.curvature + std::int64_t(group) * e.n_units);

@@ -1,4 +1,5 @@
 #include "search.hpp"
+#include "dispatch.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -8,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "log_sum.hpp"
 #include "pool.hpp"
 #include "search_kernels.hpp"
 #include "search_parts.hpp"
@@ -20,14 +22,6 @@ constexpr double FARTHEST = 30;  // weights stay within, where neither prior nor
 constexpr int NEWTON_STEPS = 60;
 constexpr std::int64_t WORDS_A_TASK = 64;
 
-double log_sum(const double* from, std::int64_t stride, std::int32_t n) {
-    double high = from[0];
-    for (std::int32_t s = 1; s < n; ++s) high = std::max(high, from[s * stride]);
-    double sum = 0;
-    for (std::int32_t s = 0; s < n; ++s) sum += std::exp(from[s * stride] - high);
-    return high + std::log(sum);
-}
-
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
 }  // namespace
@@ -37,18 +31,15 @@ Search::Search(const Table& table)
       n_words_(table.n_words),
       stride_(table.n_words * 64),
       n_variables_(table.n_variables),
+      numbers_(table.n_states, table.n_variables),
       n_states_(table.n_states, table.n_states + table.n_variables),
-      base_{0},
       first_lane_{0},
       everywhere_(table.n_words, ~std::uint64_t(0)),
       row_weight_(table.n_words * 64, 0.0) {
     for (std::int32_t v = 0; v < n_variables_; ++v) {
-        literal_variable_.insert(literal_variable_.end(), n_states_[v], v);
-        base_.push_back(base_.back() + n_states_[v]);
         first_lane_.push_back(first_lane_.back() + (n_states_[v] == 2 ? 1 : n_states_[v]));
     }
-    n_literals_ = base_.back();
-    columns_.assign(table.columns, table.columns + std::int64_t(n_literals_) * n_words_);
+    columns_.assign(table.columns, table.columns + std::int64_t(n_literals()) * n_words_);
     if (n_rows_ % 64) everywhere_.back() = (std::uint64_t(1) << (n_rows_ % 64)) - 1;
     std::copy_n(table.row_weight, n_rows_, row_weight_.begin());
     row_weight_single_.assign(row_weight_.begin(), row_weight_.end());
@@ -59,7 +50,7 @@ Search::Search(const Table& table)
 std::vector<Search::Part> Search::parts(const std::int32_t* literals, std::int64_t n) const {
     std::vector<Part> out;
     for (std::int64_t k = 0; k < n; ++k) {
-        const std::int32_t v = literal_variable_[literals[k] % n_literals_];
+        const std::int32_t v = numbers_.variable(literals[k]);
         if (out.empty() || out.back().variable != v) out.push_back({v, k, k});
         out.back().last = k + 1;
     }
@@ -69,8 +60,8 @@ std::vector<Search::Part> Search::parts(const std::int32_t* literals, std::int64
 void Search::misses(const Part& part, const std::int32_t* literals, std::int64_t from, std::int64_t to, std::uint64_t* out) const {
     std::fill_n(out, to - from, 0);
     for (std::int64_t k = part.first; k < part.last; ++k) {
-        const bool negated = literals[k] >= n_literals_;
-        const std::uint64_t* column = columns_.data() + std::int64_t(literals[k] % n_literals_) * n_words_;
+        const bool negated = numbers_.negated(literals[k]);
+        const std::uint64_t* column = columns_.data() + std::int64_t(numbers_.positive(literals[k])) * n_words_;
         for (std::int64_t w = from; w < to; ++w) out[w - from] |= (negated ? column[w] : ~column[w]) & everywhere_[w];
     }
 }
@@ -96,10 +87,8 @@ void Search::find(const std::int32_t* literals, std::int64_t n, std::int64_t fro
 std::vector<std::uint8_t> Search::allowed(const Part& part, const std::int32_t* literals) const {
     std::vector<std::uint8_t> out(n_states_[part.variable], 1);
     for (std::int64_t k = part.first; k < part.last; ++k) {
-        const std::int32_t state = literals[k] % n_literals_ - base_[part.variable];
-        const bool negated = literals[k] >= n_literals_;
         for (std::int32_t s = 0; s < n_states_[part.variable]; ++s)
-            if ((s == state) == negated) out[s] = 0;
+            if (!numbers_.holds(literals[k], s)) out[s] = 0;
     }
     return out;
 }
@@ -152,9 +141,9 @@ double Search::loss(int n_threads) const {
         const double* logit = logits_.data() + first_lane_[v] * stride_;
         for (std::int32_t s = 0; s < n_states_[v]; ++s)
             for (std::int64_t w = 0; w < n_words_; ++w)
-                for_bits(columns_[(base_[v] + s) * n_words_ + w], w * 64, [&](std::int64_t r) {
+                for_bits(columns_[std::int64_t(numbers_.number(std::int32_t(v), s)) * n_words_ + w], w * 64, [&](std::int64_t r) {
                     const double value = n_states_[v] == 2 ? softplus(s ? -logit[r] : logit[r])
-                                                           : log_sum(logit + r, stride_, n_states_[v]) - logit[s * stride_ + r];
+                                                           : log_sum(logit + r, n_states_[v], stride_) - logit[s * stride_ + r];
                     by_variable[v] += row_weight_[r] * value;
                 });
     });
@@ -319,102 +308,6 @@ double Search::matched_weight(const Spot& spot) const {
         else
             for_bits(spot.match[w], w * 64, [&](std::int64_t r) { sum += row_weight_[r]; });
     return sum;
-}
-
-Generalised Search::generalise(const Features& features, const double* together, int power, const std::vector<double>& sizes,
-                               int n_threads) const {
-    std::vector<Generalised> found(features.n);
-    parallel_for(features.n, n_threads, [&](std::int64_t j) {
-        thread_local Spot spot;
-        thread_local std::vector<float> distance;
-        thread_local std::vector<std::int32_t> rows;
-        const std::int32_t* literals = features.literals + features.start[j];
-        find(literals, features.start[j + 1] - features.start[j], 0, n_words_, spot);
-        const std::size_t n_parts = spot.parts.size();
-        if (n_parts < 3) return;  // two variables less one are an atomic feature
-        std::vector<std::vector<std::uint8_t>> states;
-        for (const Part& part : spot.parts) states.push_back(allowed(part, literals));
-        // How far a state is from those that a literal allows, seen from the feature's other variables.
-        const auto apart = [&](std::size_t p, std::int32_t state) {
-            if (!together) return 1.0f;
-            const std::int32_t a = base_[spot.parts[p].variable], other = a + state;
-            double sum = 0;
-            for (std::size_t q = 0; q < n_parts; ++q) {
-                if (q == p) continue;
-                const std::int32_t v = spot.parts[q].variable;
-                double total[2] = {1, 1};  // a prior of weight one, spread evenly
-                for (std::int32_t s = 0; s < n_states_[spot.parts[p].variable]; ++s)
-                    if (states[p][s]) total[0] += together[std::int64_t(a + s) * n_literals_ + a + s];
-                total[1] += together[std::int64_t(other) * n_literals_ + other];
-                for (std::int32_t h = base_[v]; h < base_[v + 1]; ++h) {
-                    double count[2] = {1.0 / n_states_[v], 1.0 / n_states_[v]};
-                    for (std::int32_t s = 0; s < n_states_[spot.parts[p].variable]; ++s)
-                        if (states[p][s]) count[0] += together[std::int64_t(a + s) * n_literals_ + h];
-                    count[1] += together[std::int64_t(other) * n_literals_ + h];
-                    const double difference = std::abs(count[0] / total[0] - count[1] / total[1]);
-                    sum += power == 1 ? difference : std::pow(difference, power);
-                }
-            }
-            return float(sum);
-        };
-        distance.assign(stride_, 0.0f);
-        for (std::size_t p = 0; p < n_parts; ++p)
-            for (std::int32_t s = 0; s < n_states_[spot.parts[p].variable]; ++s)
-                if (!states[p][s]) {
-                    const std::uint64_t* column = columns_.data() + std::int64_t(base_[spot.parts[p].variable] + s) * n_words_;
-                    UNDIRECTED_DISPATCH(add_where(column, n_words_, apart(p, s), distance.data()));
-                }
-        rows.clear();
-        for (std::int64_t w = 0; w < n_words_; ++w)
-            for_bits(everywhere_[w] & ~spot.match[w], w * 64, [&](std::int64_t r) { rows.push_back(std::int32_t(r)); });
-        const auto nearer = [&](std::int32_t a, std::int32_t b) {
-            return distance[a] < distance[b] || (distance[a] == distance[b] && a < b);
-        };
-        // Sort as many of the nearest as their weights call for.
-        std::int64_t sorted = 0;
-        const auto row_at = [&](std::int64_t k) {
-            if (k >= sorted) {
-                const std::int64_t goal =
-                    std::min(std::int64_t(rows.size()), std::max<std::int64_t>(2 * sorted, std::int64_t(sizes.back()) + 1));
-                if (goal < std::int64_t(rows.size())) std::nth_element(rows.begin() + sorted, rows.begin() + goal, rows.end(), nearer);
-                std::sort(rows.begin() + sorted, rows.begin() + goal, nearer);
-                sorted = goal;
-            }
-            return rows[k];
-        };
-        std::vector<std::uint8_t> kept(n_parts, 1);
-        std::size_t n_kept = n_parts, n_told = n_parts;
-        double weight = 0;
-        std::int64_t at = 0;
-        for (const double size : sizes) {
-            for (; weight < size && at < std::int64_t(rows.size()) && n_kept > 1; ++at) {
-                const std::int32_t r = row_at(at);
-                weight += row_weight_[r];
-                for (std::size_t p = 0; p < n_parts; ++p)
-                    if (kept[p] && spot.miss[p * spot.n_words + r / 64] >> (r % 64) & 1) {
-                        kept[p] = 0;
-                        --n_kept;
-                    }
-            }
-            if (n_kept < 2) break;
-            if (n_kept == n_told) continue;
-            n_told = n_kept;
-            for (std::size_t p = 0; p < n_parts; ++p)
-                if (kept[p])
-                    found[j].literals.insert(found[j].literals.end(), literals + spot.parts[p].first, literals + spot.parts[p].last);
-            found[j].start.push_back(std::int64_t(found[j].literals.size()));
-        }
-    });
-    Generalised out;
-    for (std::int64_t j = 0; j < features.n; ++j) {
-        const std::int64_t offset = std::int64_t(out.literals.size());
-        for (std::size_t k = 1; k < found[j].start.size(); ++k) {
-            out.start.push_back(offset + found[j].start[k]);
-            out.owner.push_back(std::int32_t(j));
-        }
-        out.literals.insert(out.literals.end(), found[j].literals.begin(), found[j].literals.end());
-    }
-    return out;
 }
 
 }  // namespace undirected

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "problem.hpp"
+#include "literals.hpp"
+#include "table.hpp"
 
 namespace undirected {
 
@@ -37,7 +38,7 @@ public:
     explicit Search(const Table& table);
 
     std::int64_t n_rows() const { return n_rows_; }
-    std::int32_t n_literals() const { return n_literals_; }
+    std::int32_t n_literals() const { return numbers_.count(); }
     std::int32_t n_lanes() const { return first_lane_.back(); }
 
     // Starts anew with these features and weights.
@@ -78,6 +79,7 @@ private:
     };
     struct Spot;  // where a feature matches and where it nearly does
     struct Entries;
+    struct Neighbours;                              // rows by their distance from a feature
     struct Side;                                    // some of the features that are joined
     static constexpr std::int64_t MOST_ROWS = 512;  // worked on together
 
@@ -99,15 +101,21 @@ private:
     void count_once(std::int32_t literal, const Side& one, std::int64_t j, const Side& other, std::int64_t i, double* slope) const;
     bool unite(const Features& features, std::int64_t i, std::int64_t j, std::int64_t most, std::vector<std::int32_t>& both,
                std::vector<std::int32_t>& shared) const;
+    float apart(const Spot& spot, const std::vector<std::vector<std::uint8_t>>& states, std::size_t p, std::int32_t state,
+                const double* together, int power) const;
+    void measure(const Spot& spot, const std::int32_t* literals, const double* together, int power, Neighbours& out) const;
+    void shorten(const Spot& spot, const std::int32_t* literals, const std::vector<double>& sizes, Neighbours& near,
+                 Generalised& out) const;
     void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra,
                      std::int64_t at, std::int64_t n_all, Screened& out) const;
     void residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residuals,
                    float* variances) const;
 
     std::int64_t n_rows_, n_words_, stride_;
-    std::int32_t n_variables_, n_literals_;
+    std::int32_t n_variables_;
+    LiteralNumbers numbers_;
     bool plain_;  // every row counts one
-    std::vector<std::int32_t> n_states_, base_, literal_variable_, first_lane_;
+    std::vector<std::int32_t> n_states_, first_lane_;
     std::vector<std::uint64_t> columns_, everywhere_;
     std::vector<double> row_weight_, logits_;  // logits: [n_lanes][stride]
     std::vector<float> row_weight_single_;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "dispatch.hpp"
 #include "pool.hpp"
 #include "search_kernels.hpp"
 #include "search_parts.hpp"
@@ -127,7 +128,7 @@ bool Search::unite(const Features& features, std::int64_t i, std::int64_t j, std
     while (a < a_end || b < b_end) {
         const bool same = a < a_end && b < b_end && *a == *b, from_a = b == b_end || (a < a_end && *a <= *b);
         const std::int32_t next = from_a ? *a : *b;
-        if (!both.empty() && literal_variable_[both.back()] == literal_variable_[next]) return false;
+        if (!both.empty() && numbers_.variable(both.back()) == numbers_.variable(next)) return false;
         both.push_back(next);
         if (same) shared.push_back(next);
         a += from_a;

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "table_kernels.hpp"
+#include "dispatch.hpp"
 
 namespace undirected {
 
@@ -30,7 +30,6 @@ struct Slope {
     void add_rows(const float* matrix, std::int64_t width, const std::int32_t* rows, std::int64_t n, float* sum);               \
     }
 
-UNDIRECTED_SEARCH_KERNELS(baseline)
-UNDIRECTED_SEARCH_KERNELS(avx2)
+UNDIRECTED_FOR_EACH_INSTRUCTION_SET(UNDIRECTED_SEARCH_KERNELS)
 
 }  // namespace undirected

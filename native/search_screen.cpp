@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "dispatch.hpp"
 #include "pool.hpp"
 #include "search_kernels.hpp"
 #include "search_parts.hpp"
@@ -17,13 +18,13 @@ constexpr std::int64_t SCREEN_A_TASK = 128, SCREEN_LEAST = 16;
 
 // The residual of a literal in each of these rows, at most MOST_ROWS: 1 - p where it holds, -p elsewhere; small ones keep their digits.
 void Search::residual(std::int32_t literal, const std::int32_t* rows, std::int64_t n, float* out) const {
-    const Part part{literal_variable_[literal], 0, 1};
+    const Part part{numbers_.variable(literal), 0, 1};
     const std::uint64_t* column = columns_.data() + std::int64_t(literal) * n_words_;
     float sign[MOST_ROWS], against[MOST_ROWS];  // log-odds against the row's own state
     for (std::int64_t i = 0; i < n; ++i) sign[i] = column[rows[i] / 64] >> (rows[i] % 64) & 1 ? 1.0f : -1.0f;
     if (n_states_[part.variable] == 2) {
         const double* logit = logits_.data() + first_lane_[part.variable] * stride_;
-        const float towards = literal == base_[part.variable] ? 1.0f : -1.0f;
+        const float towards = literal == numbers_.first(part.variable) ? 1.0f : -1.0f;
         for (std::int64_t i = 0; i < n; ++i) against[i] = towards * sign[i] * float(logit[rows[i]]);
     } else {
         const auto states = allowed(part, &literal);

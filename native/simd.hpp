@@ -148,6 +148,18 @@ inline Int<double> spread<double>(std::uint32_t bits, int shift) {
     return ((Int<double>{} + std::int64_t(bits)) & bit) == bit;
 }
 
+// The values at these places of two vectors, one after the other. (Both compilers have had the one used here from the start; GCC knows
+// Clang's only from version 12 on.)
+template <int... Places, class V>
+inline V shuffle(V a, V b) {
+#if defined(__clang__)
+    return __builtin_shufflevector(a, b, Places...);
+#else
+    typedef decltype(a < b) Index;
+    return __builtin_shuffle(a, b, Index{Places...});
+#endif
+}
+
 // A square of values with rows and columns exchanged: out[k] = {in[0][k], in[1][k], ...}.
 inline void transpose(Real<float>* m) {
     Real<float> t[8];

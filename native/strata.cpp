@@ -70,7 +70,8 @@ Dependence Strata::test(const std::int32_t* stratum, std::int32_t n_strata, std:
     const bool by_column = n_others * t.n_rows < std::int64_t(rows_.literals.size());
     std::vector<std::int64_t> start;
     const std::vector<std::int64_t> rows = by_stratum(stratum, t.n_rows, n_strata, start);
-    std::vector<double> counts(rows_.variable.size() * k, 0.0), own(k);  // by literal and state of the target; of the stratum at hand
+    std::vector<double> counts(std::size_t(rows_.numbers.count()) * k, 0.0),
+        own(k);  // by literal and state of the target; of the stratum at hand
     std::vector<char> touched(t.n_variables, 0);
     std::vector<std::int32_t> variables;
     for (std::int32_t s = 0; s < n_strata; ++s) {
@@ -90,18 +91,18 @@ Dependence Strata::test(const std::int32_t* stratum, std::int32_t n_strata, std:
             if (by_column) {
                 for (std::int64_t o = 0; o < n_others; ++o) {
                     const std::int32_t v = others[o], code = t.codes[v * t.n_rows + r];
-                    if (code != rows_.common[v]) add(r, rows_.base[v] + code, v);
+                    if (code != rows_.common[v]) add(r, rows_.numbers.number(v, code), v);
                 }
                 continue;
             }
             for (std::int64_t j = rows_.start[r]; j < rows_.start[r + 1]; ++j) {
-                const std::int32_t literal = rows_.literals[j], v = rows_.variable[literal];
+                const std::int32_t literal = rows_.literals[j], v = rows_.numbers.variable(literal);
                 if (place[v] >= 0) add(r, literal, v);
             }
         }
         // A variable that has its common state in all rows of a stratum has no freedom there.
         for (const std::int32_t v : variables) {
-            const std::int64_t first = rows_.base[v], last = rows_.base[v + 1], common = first + rows_.common[v];
+            const std::int64_t first = rows_.numbers.first(v), last = rows_.numbers.end(v), common = first + rows_.common[v];
             for (std::int32_t x = 0; x < k; ++x) {
                 double rest = own[x];
                 for (std::int64_t literal = first; literal < last; ++literal)

@@ -2,9 +2,9 @@
 #pragma once
 #include <cstdint>
 
-namespace undirected {
+#include "dispatch.hpp"
 
-bool has_avx2();
+namespace undirected {
 
 #define UNDIRECTED_TABLE_KERNELS(NAME)                                                                             \
     namespace NAME {                                                                                               \
@@ -16,14 +16,6 @@ bool has_avx2();
     double sum(const double* from, std::int64_t n);                                                                \
     }
 
-UNDIRECTED_TABLE_KERNELS(baseline)
-UNDIRECTED_TABLE_KERNELS(avx2)
+UNDIRECTED_FOR_EACH_INSTRUCTION_SET(UNDIRECTED_TABLE_KERNELS)
 
 }  // namespace undirected
-
-// The kernels for this machine's instructions.
-#if defined(HAVE_AVX2_KERNELS)
-#define UNDIRECTED_DISPATCH(call) (undirected::has_avx2() ? undirected::avx2::call : undirected::baseline::call)
-#else
-#define UNDIRECTED_DISPATCH(call) (undirected::baseline::call)
-#endif

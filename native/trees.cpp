@@ -65,7 +65,7 @@ private:
     }
 
     void count(std::int64_t from, std::int64_t to, std::vector<double>& counts) const {
-        counts.assign(shared_.variable.size() * k_, 0.0);
+        counts.assign(std::size_t(shared_.numbers.count()) * k_, 0.0);
         for (std::int64_t i = from; i < to; ++i) {
             const std::int64_t r = rows_[i];
             const double weight = table_.row_weight[r];
@@ -99,7 +99,7 @@ private:
         };
         for (std::int32_t v = 0; v < table_.n_variables; ++v) {
             if (v == target_) continue;
-            const std::int32_t states = table_.n_states[v], first = shared_.base[v], common = shared_.common[v];
+            const std::int32_t states = table_.n_states[v], first = shared_.numbers.first(v), common = shared_.common[v];
             if (states == 2) {  // one test: the second state
                 const double* seen = counts.data() + std::int64_t(first + 1 - common) * k_;
                 if (common == 0) {
@@ -142,7 +142,7 @@ private:
             const Split split = best(total, std::accumulate(total.begin(), total.end(), 0.0), counts);
             out_.gain[number] = split.gain;
             if (split.literal < 0 || !(split.gain > min_gain_)) return root;
-            const std::int32_t v = shared_.variable[split.literal], state = split.literal - shared_.base[v];
+            const std::int32_t v = shared_.numbers.variable(split.literal), state = shared_.numbers.state(split.literal);
             const std::int16_t* codes = table_.codes + v * table_.n_rows;
             const auto holds = [&](std::int32_t r) { return codes[r] == state; };
             const std::int64_t middle = std::stable_partition(rows_.begin() + from, rows_.begin() + to, holds) - rows_.begin();
@@ -221,12 +221,7 @@ Trees grow_trees(const CodeTable& table, const std::int32_t* targets, std::int64
 Walk walk_trees(const CodeTable& table, const std::int32_t* targets, std::int64_t n_targets, const std::int64_t* start,
                 const std::int32_t* test, const std::int32_t* yes, const std::int32_t* no, const std::int64_t* count_start,
                 const double* value, int n_threads) {
-    std::vector<std::int32_t> variable, state;  // by literal
-    for (std::int32_t v = 0; v < table.n_variables; ++v)
-        for (std::int32_t s = 0; s < table.n_states[v]; ++s) {
-            variable.push_back(v);
-            state.push_back(s);
-        }
+    const LiteralNumbers numbers(table.n_states, table.n_variables);
     Walk out;
     out.through.assign(count_start[start[n_targets]], 0.0);
     out.by_row.assign(table.n_rows, 0.0);
@@ -242,7 +237,7 @@ Walk walk_trees(const CodeTable& table, const std::int32_t* targets, std::int64_
                 for (;;) {
                     out.through[count_start[node] + target[r]] += table.row_weight[r];
                     if (test[node] < 0) break;
-                    const bool holds = table.codes[variable[test[node]] * table.n_rows + r] == state[test[node]];
+                    const bool holds = table.codes[numbers.variable(test[node]) * table.n_rows + r] == numbers.state(test[node]);
                     node = root + (holds ? yes[node] : no[node]);
                 }
                 terms[k * table.n_rows + r] = value[count_start[node] + target[r]];

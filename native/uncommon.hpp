@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "literals.hpp"
+
 namespace undirected {
 
 struct CodeTable {
@@ -19,17 +21,13 @@ struct CodeTable {
 // For each row the literals that hold, but for each variable's most frequent state, whose counts are what the others leave over.
 struct Uncommon {
     const CodeTable table;
-    std::vector<std::int32_t> base, common, variable;  // first literal and most frequent state by variable; variable by literal
+    const LiteralNumbers numbers;
+    std::vector<std::int32_t> common;  // most frequent state by variable
     std::vector<std::int64_t> start;
     std::vector<std::int32_t> literals;
     bool whole = true;  // whole-number weights
 
-    explicit Uncommon(const CodeTable& t) : table(t), common(t.n_variables) {
-        for (std::int32_t v = 0; v < t.n_variables; ++v) {
-            base.push_back(std::int32_t(variable.size()));
-            variable.insert(variable.end(), t.n_states[v], v);
-        }
-        base.push_back(std::int32_t(variable.size()));
+    explicit Uncommon(const CodeTable& t) : table(t), numbers(t.n_states, t.n_variables), common(t.n_variables) {
         std::vector<std::int64_t> length(t.n_rows + 1, 0);
         for (std::int32_t v = 0; v < t.n_variables; ++v) {
             std::vector<double> count(t.n_states[v], 0.0);
@@ -42,7 +40,7 @@ struct Uncommon {
         literals.resize(length.back());
         for (std::int32_t v = 0; v < t.n_variables; ++v)
             for (std::int64_t r = 0; r < t.n_rows; ++r)
-                if (t.codes[v * t.n_rows + r] != common[v]) literals[length[r]++] = base[v] + t.codes[v * t.n_rows + r];
+                if (t.codes[v * t.n_rows + r] != common[v]) literals[length[r]++] = numbers.number(v, t.codes[v * t.n_rows + r]);
         for (std::int64_t r = 0; r < t.n_rows; ++r) whole = whole && t.row_weight[r] == std::floor(t.row_weight[r]);
     }
 };

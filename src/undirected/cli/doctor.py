@@ -67,5 +67,7 @@ def _agree() -> bool:
     truth = random_conjunctions(8, 20, n_states=3, seed=1)
     table = exact_sample(truth, 500, seed=2).distinct
     args = (table.columns, truth.domain.n_states, table.weights, truth.features.start, truth.features.literals, 1 << 20, 1)
-    found, expected = (m.Problem(*args).evaluate(truth.weights, True, False, False, 1) for m in (backend().module, reference))
+    found, expected = (
+        m.PseudoLikelihoodTables(*args).evaluate(truth.weights, True, False, False, 1) for m in (backend().module, reference)
+    )
     return bool(np.isclose(found[0], expected[0]) and np.allclose(found[1], expected[1]))

@@ -16,12 +16,12 @@ from undirected.kernels.reference_search import Search, Strata, combine
 from undirected.kernels.types import Array
 
 __all__ = [
-    "Model", "Problem", "Sampler", "Search", "Strata", "add_block", "combine", "fit_diagonal", "grow_trees", "gssl_generate",
+    "Model", "PseudoLikelihoodTables", "Sampler", "Search", "Strata", "add_block", "combine", "fit_diagonal", "grow_trees", "gssl_generate",
     "times_blocks", "walk_trees",
 ]  # fmt: skip
 
 
-class Problem:
+class PseudoLikelihoodTables:
     """The pseudo-likelihood of a feature set on a table, as one sparse matrix.
 
     Row ``(literal, r)`` of the matrix holds a one for every feature that would be true in table row ``r`` if the
@@ -82,13 +82,6 @@ class Problem:
                 self.variance = _design(self.truth, self.base, *self.features, variance=True)
             c = self._by_feature(p * (1 - p) * self.row_weight, self.variance)
         return loss, g, c
-
-    def product(self, weights: Array, direction: Array, single: bool, threads: int) -> Array:
-        p = np.exp(self._log_probabilities(weights))
-        d = (self.matrix @ direction).reshape(p.shape)
-        for a, b in zip(self.base[:-1], self.base[1:], strict=True):
-            d[a:b] -= (p[a:b] * d[a:b]).sum(axis=0)
-        return self._by_feature(p * d * self.row_weight, self.matrix)
 
     def terms(self, weights: Array, threads: int) -> tuple[Array, Array]:
         seen = self._log_probabilities(weights) * self.truth
@@ -151,7 +144,7 @@ class Problem:
 
 
 def _design(truth: Array, base: Array, start: Array, literals: Array, targets: Array, variance: bool = False) -> sp.csr_matrix:
-    """The matrix of `Problem`: rows are (literal, table row), columns are features.
+    """The matrix of `PseudoLikelihoodTables`: rows are (literal, table row), columns are features.
 
     For ``variance`` a feature marks the states whose variances add up to its own: one state of a variable with two, else
     the states it allows or, where those are the majority, the others. With several states the sum is an upper bound.
@@ -208,7 +201,7 @@ def fit_diagonal(matrix: Array, diagonal: Array, ridge: float) -> None:
 
 
 def times_blocks(start: Array, members: Array, factors: Array, x: Array, y: Array, threads: int) -> tuple[Array, Array]:
-    """Sums of the blocks of `Problem.factors` acting on overlapping parts of two vectors."""
+    """Sums of the blocks of `PseudoLikelihoodTables.factors` acting on overlapping parts of two vectors."""
     out = np.zeros((2, len(x)), dtype=np.float32)
     at = 0
     for a, b in zip(start[:-1], start[1:], strict=True):

@@ -94,7 +94,7 @@ class MarkovNetwork:
     def _problem(self, table: Dataset, threads: int | None) -> Any:
         f = self.features
         n = threads or default_threads()
-        return backend().module.Problem(table.columns, self.domain.n_states, table.weights, f.start, f.literals, MEMORY, n)
+        return backend().module.PseudoLikelihoodTables(table.columns, self.domain.n_states, table.weights, f.start, f.literals, MEMORY, n)
 
     def log_score(self, data: Any) -> Array:
         """The unnormalised log-probability of each row: the sum of the weights of its true features, minus infinity where a feature of

@@ -32,7 +32,7 @@ def affordable(features: FeatureSet, data: Dataset, seconds: float | None, threa
     args = (table.columns, features.domain.n_states, table.weights)
     some = features.subset(np.linspace(0, len(features) - 1, SAMPLE).astype(np.int64))
     began = time.monotonic()
-    backend().module.Problem(*args, some.start, some.literals, memory, threads or default_threads(), None)
+    backend().module.PseudoLikelihoodTables(*args, some.start, some.literals, memory, threads or default_threads(), None)
     each = (time.monotonic() - began) / SAMPLE / 2
     n = max(FEW_FEATURES, int(PREPARING * seconds / max(each, 1e-9)))
     return None if n >= len(features) else np.sort(np.argsort(features.lengths, kind="stable")[:n])
@@ -66,7 +66,7 @@ class PseudoLikelihood:
         self.total_weight = self.table.total_weight
         args = (self.table.columns, features.domain.n_states, self.table.weights, features.start, features.literals)
         self.targets = None if targets is None else np.ascontiguousarray(targets, dtype=np.int32)
-        self.problem: Any = backend().module.Problem(*args, memory, self.threads, self.targets)
+        self.problem: Any = backend().module.PseudoLikelihoodTables(*args, memory, self.threads, self.targets)
         self.evaluations = 0
 
     def __len__(self) -> int:

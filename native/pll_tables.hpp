@@ -3,33 +3,22 @@
 #include <cstdint>
 #include <vector>
 
+#include "literals.hpp"
 #include "plan.hpp"
+#include "table.hpp"
 
 namespace undirected {
 
-struct Table {
-    std::int64_t n_rows, n_words;
-    std::int32_t n_variables;
-    const std::int32_t* n_states;  // [n_variables]
-    const std::uint64_t* columns;  // [n_literals][n_words]
-    const double* row_weight;      // [n_rows]
-};
-
-struct Features {
-    std::int64_t n;
-    const std::int64_t* start;     // [n + 1]
-    const std::int32_t* literals;  // sorted by variable; negated ones above n_literals
-    const std::int32_t* target;    // [n] or null: the one variable whose logit a feature enters; -1: every variable it mentions
-};
-
-class Problem {
+class PseudoLikelihoodTables {
 public:
-    Problem(const Table& table, const Features& features, std::int64_t memory, int n_threads);
+    PseudoLikelihoodTables(const Table& table, const Features& features, std::int64_t memory, int n_threads);
 
     std::int64_t n_features() const { return n_features_; }
     std::int64_t n_rows() const { return plan_.n_rows; }
     std::int32_t n_literals() const { return plan_.n_literals; }
     std::int32_t n_variables() const { return std::int32_t(n_states_.size()); }
+    std::int32_t n_states(std::int32_t variable) const { return n_states_[variable]; }
+    std::int64_t n_sampled() const { return n_sampled_; }
     std::int64_t n_cells() const { return n_cells_; }
     std::int64_t n_contexts() const { return plan_.n_contexts; }
     std::int64_t n_listed() const { return n_listed_; }
@@ -43,8 +32,6 @@ public:
 
     // Negative log pseudo-likelihood; gradient and curvature (diagonal of the Hessian) where not null.
     double evaluate(const double* weights, double* gradient, double* curvature, bool single, int n_threads);
-    // Hessian times direction.
-    void product(const double* weights, const double* direction, double* out, bool single, int n_threads);
     // Log-probability of each row (summed over variables) and of each variable (summed over rows, weighted).
     void terms(const double* weights, double* by_row, double* by_variable, int n_threads);
     // Conditional probability of every (variable, state), [n_rows][n_literals].
@@ -53,7 +40,7 @@ public:
     // For second-order information: the rows of every `stride`-th word of 64 are kept as a sample, with their conditional
     // probabilities under `weights`; returns how many rows.
     std::int64_t sample(const double* weights, std::int64_t stride, int n_threads);
-    // The Hessian of one variable's term between some features, estimated from the sample: [n][n].
+    // The Hessian of one variable's term between some features, estimated from the sample: [n][n]. The variable has two states or more.
     void gram(std::int32_t variable, const std::int32_t* features, std::int64_t n, float* out) const;
 
 private:
@@ -61,33 +48,44 @@ private:
         std::uint32_t unit;
         std::int32_t feature;  // ~feature: with the opposite sign
     };
-    template <class T>
-    struct Buffers {
-        std::vector<T> weights, direction;
-    };
 
     void lay_out_columns();
+    void cut_rows();
     struct Place;
     std::vector<Place> find_contexts(const Features& features);
     template <class Visit>
     void for_contexts(const Features& features, int n_threads, const Visit& visit);
     void count_rows(const Features& features, int n_threads);
+    std::int64_t list_length(std::int64_t context) const;
+    std::vector<std::int64_t> sort_by_block(std::vector<Place>& places);
+    struct Cell;
+    std::vector<Cell> find_cells(std::vector<Place>& places, std::int64_t from, std::int64_t to) const;
+    Way cheapest_way(const Cell& cell) const;
     void make_cells(std::vector<Place> places, int n_threads);
+    void number_units(const std::vector<std::vector<Cell>>& cells, const std::vector<Place>& places);
+    void link_features();
     void renumber();
-    void list_rows(const Features& features, std::int64_t memory, int n_threads);
+    std::vector<std::uint8_t> choose_listed(std::int64_t memory);
+    void note_literals(const Features& features, const std::vector<std::uint8_t>& listed);
+    void list_rows(const Features& features, const std::vector<std::uint8_t>& listed, int n_threads);
     template <class T>
-    void spread_block(std::int64_t block, const double* weights, const double* direction, Buffers<T>& buffers);
+    void spread_block(std::int64_t block, const double* weights, std::vector<T>& by_unit);
     template <class T>
-    void run(Evaluation<T>& e, const double* weights, const double* direction, Buffers<T>& buffers, int n_threads);
+    void run(Evaluation<T>& e, const double* weights, std::vector<T>& by_unit, int n_threads);
     // Waking threads costs more than a short walk over the links.
     int light_threads(int n_threads) const { return links_.size() < (std::size_t(1) << 14) ? 1 : n_threads; }
     void gather(const std::vector<double>& cells, bool square, double* out, int n_threads);
     template <class T>
-    Evaluation<T> prepare(int pass, Buffers<T>& buffers);
+    Evaluation<T> prepare(int pass, std::vector<T>& by_unit);
+    struct Term;  // one variable's, on the sample
+    Term prepare_term(std::int32_t variable, const std::int32_t* features, std::int64_t n) const;
+    void add_row_by_row(const Term& term, std::int64_t n, float* out) const;
+    void add_in_strips(const Term& term, std::int64_t n, float* out) const;
 
     Plan plan_{};
     std::int64_t n_features_, n_cells_ = 0, n_listed_ = 0, n_entries_ = 0, n_held_ = 0, work_ = 0;
-    std::vector<std::int32_t> n_states_, literal_variable_, literal_state_, first_lane_, literal_base_;
+    LiteralNumbers numbers_;
+    std::vector<std::int32_t> n_states_, first_lane_;  // first column of a variable; -1 where it has one state only
     std::vector<std::uint64_t> columns_;
     std::vector<double> row_weight_;
     std::vector<float> row_weight_single_;
@@ -113,11 +111,8 @@ private:
     std::int64_t stride_ = 1, n_sampled_ = 0;
     std::vector<std::int64_t> start_;
     std::vector<std::int32_t> feature_literals_;
-    Buffers<float> single_;
-    Buffers<double> double_;
-    bool avx2_;
+    std::vector<float> single_;  // weights by unit
+    std::vector<double> double_;
 };
-
-bool has_avx2();
 
 }  // namespace undirected
