@@ -1,4 +1,4 @@
-// The inference kernels' Python face.
+// The Python face of inference.
 #include "arrays.hpp"
 
 #include <algorithm>
@@ -6,12 +6,14 @@
 #include <limits>
 #include <memory>
 
+#include "checks.hpp"
 #include "gibbs.hpp"
-#include "inference_module.hpp"
 #include "junction_tree.hpp"
+#include "locks.hpp"
 #include "mcsat.hpp"
 #include "messages.hpp"
 #include "model.hpp"
+#include "modules.hpp"
 #include "pool.hpp"
 
 namespace nb = nanobind;
@@ -20,22 +22,18 @@ using namespace undirected;
 namespace {
 
 constexpr double UNKNOWN = std::numeric_limits<double>::quiet_NaN();
+constexpr double MOST_CELLS = 0x1p50;  // of a component: more could not be numbered, let alone held
 
+// Never changes after it was made: it needs no lock.
 struct PyModel {
     Model model;
 
     PyModel(In<std::int32_t> n_states, In<std::int64_t> start, In<std::int32_t> literals, In<double> weights) {
         model.n_states.assign(n_states.data(), n_states.data() + n_states.shape(0));
-        for (const std::int32_t k : model.n_states) expect(k > 0, "a variable needs a state");
-        model.number_literals();
-        expect(start.shape(0) == weights.shape(0) + 1, "one weight per feature");
-        expect(start.data()[0] == 0 && start.data()[weights.shape(0)] == std::int64_t(literals.shape(0)), "feature offsets");
-        for (std::size_t j = 0; j < weights.shape(0); ++j) {
-            expect(start.data()[j] <= start.data()[j + 1], "feature offsets");
-            expect(std::isfinite(weights.data()[j]), "weights must be finite");
-        }
-        for (std::size_t k = 0; k < literals.shape(0); ++k)
-            expect(literals.data()[k] >= 0 && literals.data()[k] < 2 * model.n_literals(), "literal out of range");
+        model.numbers = check_states(n_states);
+        const Features given = check_features(start, literals, model.numbers);
+        expect(std::int64_t(weights.shape(0)) == given.n, "there must be one weight per feature");
+        for (std::int64_t j = 0; j < given.n; ++j) expect(std::isfinite(weights.data()[j]), "weights must be finite");
         model.start.assign(start.data(), start.data() + start.shape(0));
         model.literals.assign(literals.data(), literals.data() + literals.shape(0));
         model.weights.assign(weights.data(), weights.data() + weights.shape(0));
@@ -50,7 +48,7 @@ struct PyModel {
     }
 
     std::int64_t check(const In<std::uint8_t, 2>& evidence) const {
-        expect(std::int64_t(evidence.shape(1)) == model.n_literals(), "one mark per literal");
+        expect(std::int64_t(evidence.shape(1)) == model.n_literals(), "there must be one mark per literal");
         for (std::size_t r = 0; r < evidence.shape(0); ++r) check(evidence.data() + r * evidence.shape(1));
         return std::int64_t(evidence.shape(0));
     }
@@ -58,14 +56,14 @@ struct PyModel {
     // The component of each variable (-1: none, its state is known), and per component cells, the largest clique's, width, whether
     // solvable.
     nb::object components(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed) const {
-        expect(check(evidence) == 1, "evidence of one row");
+        expect(check(evidence) == 1, "one row of evidence is expected");
         std::vector<std::int32_t> owner(model.n_variables(), -1), width;
         std::vector<double> cells, largest;
         std::vector<std::uint8_t> solvable;
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             const Reduced left(model, evidence.data());
-            for (const Component& part : planned(left.model, max_cells, tries, seed).parts) {
+            for (const Component& part : planned(left.model, std::min(max_cells, MOST_CELLS), tries, seed).parts) {
                 for (const std::int32_t v : part.members)
                     if (v < left.model.n_variables()) owner[left.variable[v]] = std::int32_t(cells.size());
                 cells.push_back(part.cells);
@@ -83,13 +81,13 @@ struct PyModel {
         const std::int64_t rows = check(evidence), n = model.n_literals();
         std::vector<double> marginals(rows * n), log_z(rows);
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             parallel_for(rows, n_threads, [&](std::int64_t r) {
                 const Reduced left(model, evidence.data() + r * n);
                 double* out = marginals.data() + r * n;
                 for (std::int64_t l = 0; l < n; ++l) out[l] = evidence.data()[r * n + l] ? 1.0 : 0.0;
                 log_z[r] = left.constant;
-                const Elimination plan = planned(left.model, max_cells, tries, seed);
+                const Elimination plan = planned(left.model, std::min(max_cells, MOST_CELLS), tries, seed);
                 std::vector<double> mine(plan.model.n_literals(), UNKNOWN);
                 for (const Component& part : plan.parts) {
                     if (!part.solvable()) {
@@ -109,13 +107,13 @@ struct PyModel {
 
     // The probability of each feature; NaN where its component is too expensive.
     nb::object expectations(In<std::uint8_t, 2> evidence, double max_cells, int tries, std::uint64_t seed) const {
-        expect(check(evidence) == 1, "evidence of one row");
+        expect(check(evidence) == 1, "one row of evidence is expected");
         std::vector<double> out(model.n_features());
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             const Reduced left(model, evidence.data(), true);
             for (std::int64_t j = 0; j < model.n_features(); ++j) out[j] = left.decided[j];
-            const Elimination plan = planned(left.model, max_cells, tries, seed);
+            const Elimination plan = planned(left.model, std::min(max_cells, MOST_CELLS), tries, seed);
             std::vector<double> marginals(plan.model.n_literals()), mine(plan.model.n_features(), UNKNOWN);
             for (const Component& part : plan.parts) {
                 if (!part.solvable()) continue;
@@ -131,18 +129,19 @@ struct PyModel {
     // Exact samples; -1 where a component is too expensive.
     nb::object draw(In<std::uint8_t, 2> evidence, std::int64_t n_samples, double max_cells, int tries, std::uint64_t seed,
                     int n_threads) const {
-        expect(check(evidence) == 1 && n_samples >= 0, "evidence of one row");
+        expect(check(evidence) == 1, "one row of evidence is expected");
+        expect(n_samples >= 0, "there cannot be fewer than no samples");
         const std::size_t width = std::size_t(model.n_variables());
         std::vector<std::int16_t> out(std::size_t(n_samples) * width, -1);
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             const Reduced left(model, evidence.data());
             std::vector<std::int16_t> known(width, -1);
             for (std::int32_t l = 0; l < model.n_literals(); ++l)
                 if (evidence.data()[l]) known[model.numbers.variable(l)] = std::int16_t(model.numbers.state(l));
             for (const std::int32_t v : left.variable) known[v] = -1;
             for (std::int64_t i = 0; i < n_samples; ++i) std::copy(known.begin(), known.end(), out.begin() + i * std::int64_t(width));
-            const Elimination plan = planned(left.model, max_cells, tries, seed);
+            const Elimination plan = planned(left.model, std::min(max_cells, MOST_CELLS), tries, seed);
             for (const Component& part : plan.parts) {
                 if (!part.solvable()) continue;
                 JunctionTree tree(plan.model, part);
@@ -167,7 +166,7 @@ struct PyModel {
         std::vector<std::int16_t> out(std::size_t(rows) * width, -1);
         std::vector<double> score(rows);
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             parallel_for(rows, n_threads, [&](std::int64_t r) {
                 const std::uint8_t* marks = evidence.data() + r * n;
                 std::int16_t* state = out.data() + std::size_t(r) * width;
@@ -176,7 +175,7 @@ struct PyModel {
                     if (marks[l]) state[model.numbers.variable(l)] = std::int16_t(model.numbers.state(l));
                 for (const std::int32_t v : left.variable) state[v] = -1;
                 score[r] = left.constant;
-                const Elimination plan = planned(left.model, max_cells, tries, seed);
+                const Elimination plan = planned(left.model, std::min(max_cells, MOST_CELLS), tries, seed);
                 std::vector<std::int32_t> mine(plan.model.n_variables());
                 for (const Component& part : plan.parts) {
                     if (!part.solvable()) {
@@ -197,11 +196,11 @@ struct PyModel {
     // Marginals, the log partition function or a bound on it, the residual, the number of updates, whether converged.
     template <class F>
     nb::object approximated(const In<std::uint8_t, 2>& evidence, F&& method) const {
-        expect(check(evidence) == 1, "evidence of one row");
+        expect(check(evidence) == 1, "one row of evidence is expected");
         std::vector<double> out(model.n_literals());
         Approximation found;
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             const Reduced left(model, evidence.data());
             for (std::int32_t l = 0; l < model.n_literals(); ++l) out[l] = evidence.data()[l] ? 1.0 : 0.0;
             found = method(left.model);
@@ -224,20 +223,17 @@ struct PyModel {
     // Sums of literals by chain, last states by chain, failed slices by chain, whether each chain found a state that meets all hard
     // features. Chains start at the states `first`, if they are given.
     nb::object mcsat(In<std::uint8_t, 2> evidence, std::int64_t chains, std::int64_t burn_in, std::int64_t samples, double hard,
-                     std::uint64_t seed, int n_threads, nb::object first) const {
-        expect(check(evidence) == 1 && chains > 0, "evidence of one row, and chains");
-        In<std::int16_t, 2> starts;
-        const bool started = !first.is_none();
-        if (started) starts = nb::cast<In<std::int16_t, 2>>(first);
-        expect(!started || (starts.shape(0) == std::size_t(chains) && starts.shape(1) == std::size_t(model.n_variables())),
-               "a first state a chain");
+                     std::uint64_t seed, int n_threads, MaybeIn<std::int16_t, 2> first) const {
+        expect(check(evidence) == 1 && chains > 0, "one row of evidence and at least one chain are expected");
+        expect(!first || (first->shape(0) == std::size_t(chains) && first->shape(1) == std::size_t(model.n_variables())),
+               "there must be a first state of every variable for every chain");
         const std::size_t n = std::size_t(model.n_literals()), width = std::size_t(model.n_variables());
         std::vector<double> sums(std::size_t(chains) * n);
         std::vector<std::int16_t> states(std::size_t(chains) * width);
         std::vector<std::int64_t> failed(chains);
         std::vector<std::uint8_t> feasible(chains);
         {
-            nb::gil_scoped_release unlocked;
+            nb::gil_scoped_release released;
             const Reduced left(model, evidence.data());
             parallel_for(chains, n_threads, [&](std::int64_t c) {
                 SatOptions options;
@@ -245,7 +241,7 @@ struct PyModel {
                 options.samples = samples;
                 options.hard = hard;
                 options.seed = seed * 1000003 + std::uint64_t(c);
-                if (started) options.first = taken(starts.data() + std::size_t(c) * width, left);
+                if (first) options.first = taken(first->data() + std::size_t(c) * width, left);
                 const SatSums found = undirected::mcsat(left.model, options);
                 double* out = sums.data() + std::size_t(c) * n;
                 std::int16_t* state = states.data() + std::size_t(c) * width;
@@ -281,76 +277,71 @@ struct PyModel {
     }
 };
 
-struct PySampler {
-    nb::object keep;  // the model
-    std::unique_ptr<Sampler> sampler;
-    std::size_t n_variables, n_literals;
-
-    PySampler(nb::object model, In<std::uint8_t, 2> evidence, In<std::int32_t> row_of, In<std::int16_t, 2> states, In<std::int32_t> order,
-              std::uint64_t seed)
-        : keep(model) {
-        const PyModel& given = nb::cast<const PyModel&>(model);
-        n_variables = std::size_t(given.model.n_variables());
-        n_literals = std::size_t(given.model.n_literals());
+class PySampler {
+public:
+    PySampler(const PyModel& given, In<std::uint8_t, 2> evidence, In<std::int32_t> row_of, In<std::int16_t, 2> states,
+              In<std::int32_t> order, std::uint64_t seed)
+        : n_variables_(std::size_t(given.model.n_variables())), n_literals_(std::size_t(given.model.n_literals())) {
         const std::int64_t rows = given.check(evidence);
-        expect(states.shape(0) == row_of.shape(0) && states.shape(1) == n_variables && row_of.shape(0) > 0,
-               "states of every variable for every chain");
+        expect(states.shape(0) == row_of.shape(0) && states.shape(1) == n_variables_ && row_of.shape(0) > 0,
+               "there must be a state of every variable for every chain, and at least one chain");
+        check_range(row_of, 0, rows, "row of evidence");
         for (std::size_t i = 0; i < row_of.shape(0); ++i) {
-            expect(row_of.data()[i] >= 0 && row_of.data()[i] < rows, "no such row of evidence");
-            const std::uint8_t* marks = evidence.data() + std::size_t(row_of.data()[i]) * n_literals;
-            for (std::size_t v = 0; v < n_variables; ++v) {
-                const std::int16_t s = states.data()[i * n_variables + v];
+            const std::uint8_t* marks = evidence.data() + std::size_t(row_of.data()[i]) * n_literals_;
+            for (std::size_t v = 0; v < n_variables_; ++v) {
+                const std::int16_t s = states.data()[i * n_variables_ + v];
                 expect(s >= 0 && s < given.model.n_states[v] && marks[given.model.numbers.number(std::int32_t(v), s)],
                        "a chain starts against its evidence");
             }
         }
-        std::vector<std::int32_t> seen(n_variables, 0);
-        for (std::size_t k = 0; k < order.shape(0); ++k) {
-            expect(order.data()[k] >= 0 && std::size_t(order.data()[k]) < n_variables && !seen[order.data()[k]]++,
-                   "an order names every variable once");
-        }
-        expect(order.shape(0) == n_variables, "an order names every variable once");
-        sampler = std::make_unique<Sampler>(given.model, std::vector<std::uint8_t>(evidence.data(), evidence.data() + evidence.size()),
-                                            std::vector<std::int32_t>(row_of.data(), row_of.data() + row_of.size()),
-                                            std::vector<std::int16_t>(states.data(), states.data() + states.size()),
-                                            std::vector<std::int32_t>(order.data(), order.data() + order.size()), seed);
+        check_range(order, 0, given.model.n_variables(), "variable");
+        std::vector<std::uint8_t> seen(n_variables_, 0);
+        expect(order.shape(0) == n_variables_, "the order must name every variable once");
+        for (std::size_t k = 0; k < order.shape(0); ++k) expect(!seen[order.data()[k]]++, "the order must name every variable once");
+        sampler_ = std::make_unique<Sampler>(given.model, std::vector<std::uint8_t>(evidence.data(), evidence.data() + evidence.size()),
+                                             std::vector<std::int32_t>(row_of.data(), row_of.data() + row_of.size()),
+                                             std::vector<std::int16_t>(states.data(), states.data() + states.size()),
+                                             std::vector<std::int32_t>(order.data(), order.data() + order.size()), seed);
     }
 
-    void run(std::int64_t n_sweeps, nb::object beta, nb::object reference, bool collect, bool anneal, bool greedy, int n_threads) {
-        In<float> betas, references;
-        if (!beta.is_none()) {
-            betas = nb::cast<In<float>>(beta);
-            expect(std::int64_t(betas.shape(0)) == n_sweeps, "one beta per sweep");
-        }
-        if (!reference.is_none()) {
-            references = nb::cast<In<float>>(reference);
-            expect(references.shape(0) == n_literals, "one reference logit per literal");
-        }
-        expect(!anneal || (!beta.is_none() && !reference.is_none()), "annealing needs betas and a reference");
-        const float* b = beta.is_none() ? nullptr : betas.data();
-        const float* f = reference.is_none() ? nullptr : references.data();
-        nb::gil_scoped_release unlocked;
-        sampler->run(n_sweeps, b, f, collect, anneal, greedy, n_threads);
+    void run(std::int64_t n_sweeps, MaybeIn<float> beta, MaybeIn<float> reference, bool collect, bool anneal, bool greedy, int n_threads) {
+        expect(n_sweeps >= 0, "there cannot be fewer than no sweeps");
+        expect(!beta || std::int64_t(beta->shape(0)) == n_sweeps, "there must be one beta per sweep");
+        expect(!reference || reference->shape(0) == n_literals_, "there must be one reference logit per literal");
+        expect(!anneal || (beta && reference), "annealing needs betas and a reference");
+        lock_.change([&] { sampler_->run(n_sweeps, data_of(beta), data_of(reference), collect, anneal, greedy, n_threads); });
     }
 
-    nb::object scores(int n_threads) {
-        std::vector<double> out(sampler->n_chains());
-        {
-            nb::gil_scoped_release unlocked;
-            sampler->scores(out.data(), n_threads);
-        }
+    nb::object scores(int n_threads) const {
+        std::vector<double> out(sampler_->n_chains());
+        lock_.read([&] { sampler_->scores(out.data(), n_threads); });
         return owned(std::move(out));
     }
 
-    std::size_t chains() const { return std::size_t(sampler->n_chains()); }
-    nb::object states() const { return owned(std::vector<std::int16_t>(sampler->states()), {chains(), n_variables}); }
-    nb::object sums() const { return added_up(sampler->sums()); }
-    nb::object squares() const { return added_up(sampler->squares()); }
-    nb::object added_up(const std::vector<float>& values) const {  // zeros if nothing was collected
-        return owned(values.empty() ? std::vector<float>(chains() * n_literals, 0.0f) : std::vector<float>(values), {chains(), n_literals});
+    nb::object states() const { return copied(&Sampler::states, {chains(), n_variables_}); }
+    nb::object sums() const { return copied(&Sampler::sums, {chains(), n_literals_}); }
+    nb::object squares() const { return copied(&Sampler::squares, {chains(), n_literals_}); }
+    nb::object log_weights() const { return copied(&Sampler::log_weights, {chains()}); }
+    void reset() {
+        lock_.change([&] { sampler_->reset(); });
     }
-    nb::object log_weights() const { return owned(std::vector<double>(sampler->log_weights())); }
-    void reset() { sampler->reset(); }
+
+private:
+    std::size_t chains() const { return std::size_t(sampler_->n_chains()); }
+
+    // A copy of one of the sampler's arrays; zeros if nothing was collected.
+    template <class T>
+    nb::object copied(const std::vector<T>& (Sampler::*array)() const, const std::vector<std::size_t>& shape) const {
+        std::vector<T> out = lock_.read([&] { return (*sampler_.*array)(); });
+        std::size_t size = 1;
+        for (const std::size_t side : shape) size *= side;
+        out.resize(size);
+        return owned(std::move(out), shape);
+    }
+
+    std::size_t n_variables_, n_literals_;
+    std::unique_ptr<Sampler> sampler_;  // reads the model, which Python keeps alive as long as this
+    ObjectLock lock_;
 };
 
 }  // namespace
@@ -372,8 +363,9 @@ void bind_inference(nb::module_& m) {
              nb::arg("seed"), nb::arg("threads"), nb::arg("first").none() = nb::none())
         .def("maximise", &PyModel::maximise, nb::arg("evidence"), cost(), nb::arg("tries"), nb::arg("seed"), nb::arg("threads"));
     nb::class_<PySampler>(m, "Sampler")
-        .def(nb::init<nb::object, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(),
-             nb::arg("model"), nb::arg("evidence"), nb::arg("row_of"), nb::arg("states"), nb::arg("order"), nb::arg("seed"))
+        .def(nb::init<const PyModel&, In<std::uint8_t, 2>, In<std::int32_t>, In<std::int16_t, 2>, In<std::int32_t>, std::uint64_t>(),
+             nb::arg("model"), nb::arg("evidence"), nb::arg("row_of"), nb::arg("states"), nb::arg("order"), nb::arg("seed"),
+             nb::keep_alive<1, 2>())
         .def("run", &PySampler::run, nb::arg("n_sweeps"), nb::arg("beta").none(), nb::arg("reference").none(), nb::arg("collect"),
              nb::arg("anneal"), nb::arg("greedy"), nb::arg("threads"))
         .def("scores", &PySampler::scores, nb::arg("threads"))

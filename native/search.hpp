@@ -38,6 +38,7 @@ public:
     explicit Search(const Table& table);
 
     std::int64_t n_rows() const { return n_rows_; }
+    const LiteralNumbers& numbers() const { return numbers_; }
     std::int32_t n_literals() const { return numbers_.count(); }
     std::int32_t n_lanes() const { return first_lane_.back(); }
 

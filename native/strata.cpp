@@ -7,7 +7,7 @@ constexpr double NOTHING = 1e-9;  // of a count, after rounding
 
 std::vector<std::int64_t> by_stratum(const std::int32_t* stratum, std::int64_t n_rows, std::int32_t n_strata,
                                      std::vector<std::int64_t>& start) {
-    start.assign(n_strata + 1, 0);
+    start.assign(std::size_t(n_strata) + 1, 0);
     for (std::int64_t r = 0; r < n_rows; ++r) ++start[stratum[r] + 1];
     std::partial_sum(start.begin(), start.end(), start.begin());
     std::vector<std::int64_t> at(start.begin(), start.end() - 1), rows(n_rows);

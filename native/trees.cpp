@@ -21,8 +21,9 @@ public:
         for (std::int64_t x = 0; x < table_size; ++x) table_[x] = double(x) * std::log(double(x) + prior);
     }
     double operator()(double x) const {
-        const std::int64_t at = std::int64_t(x);
-        return at < std::int64_t(table_.size()) ? table_[at] : x * std::log(x + prior_);
+        // Differences of weights may fall below zero by rounding.
+        if (!table_.empty() && x < double(table_.size())) return table_[std::size_t(std::max(x, 0.0))];
+        return x * std::log(x + prior_);
     }
 
 private:

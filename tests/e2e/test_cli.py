@@ -129,6 +129,9 @@ def test_data_commands(folder):
 def test_doctor_knows_the_kernels():
     found = json.loads(run("doctor", "--json").stdout)
     assert found["kernels_agree"] is True
+    plain = json.loads(run("doctor", "--json", env={"UNDIRECTED_ISA": "baseline"}).stdout)
+    assert plain["kernels"] == "reference" or plain["instruction_set"] == "baseline"
+    assert plain["kernels_agree"] is True
     reference = json.loads(run("doctor", "--json", env={"UNDIRECTED_KERNELS": "reference"}).stdout)
     assert reference["kernels"] == "reference"
     assert "many times slower" in run("doctor", env={"UNDIRECTED_KERNELS": "reference"}).stdout

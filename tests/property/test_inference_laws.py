@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from instructions import INSTRUCTION_SETS, using
 from strategies import all_rows, networks
 from undirected import Dataset, Domain, FeatureSet, ImpossibleEvidence, MarkovNetwork
 from undirected.inference import belief_propagation, enumeration, junction_tree
@@ -113,12 +114,16 @@ def test_native_and_reference_kernels_agree(question):
     plain = reference.Model(network.domain.n_states, start, np.concatenate([f.literals, extra]), weights)
     native = backend().module.Model(network.domain.n_states, start, np.concatenate([f.literals, extra]), weights)
     marks = problem.evidence
-    for a, b in zip(native.solve(marks, 1e9, 3, 0, 1), plain.solve(marks, 1e9, 3, 0, 1), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-7)
-    np.testing.assert_allclose(native.expectations(marks, 1e9, 3, 0), plain.expectations(marks, 1e9, 3, 0), atol=1e-7)
-    np.testing.assert_allclose(native.maximise(marks, 1e9, 3, 0, 1)[1], plain.maximise(marks, 1e9, 3, 0, 1)[1], atol=1e-7)
-    np.testing.assert_array_equal(native.components(marks, 1e9, 1, 0)[0] < 0, plain.components(marks, 1e9, 1, 0)[0] < 0)
-    assert len(native.components(marks, 1e9, 1, 0)[1]) == len(plain.components(marks, 1e9, 1, 0)[1])
+    solved, probabilities = plain.solve(marks, 1e9, 3, 0, 1), plain.expectations(marks, 1e9, 3, 0)
+    best, parts = plain.maximise(marks, 1e9, 3, 0, 1)[1], plain.components(marks, 1e9, 1, 0)
+    for instruction_set in INSTRUCTION_SETS:
+        with using(instruction_set):
+            for a, b in zip(native.solve(marks, 1e9, 3, 0, 1), solved, strict=True):
+                np.testing.assert_allclose(a, b, atol=1e-7)
+            np.testing.assert_allclose(native.expectations(marks, 1e9, 3, 0), probabilities, atol=1e-7)
+            np.testing.assert_allclose(native.maximise(marks, 1e9, 3, 0, 1)[1], best, atol=1e-7)
+    np.testing.assert_array_equal(native.components(marks, 1e9, 1, 0)[0] < 0, parts[0] < 0)
+    assert len(native.components(marks, 1e9, 1, 0)[1]) == len(parts[1])
     ours, theirs = native.mean_field(marks, 1e-10, 5000, 1, 0), plain.mean_field(marks, 1e-10, 5000, 1, 0)
     assume(ours[4] and theirs[4])
     assert ours[1] == pytest.approx(theirs[1], abs=1e-4)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instructions import INSTRUCTION_SETS, using
 from strategies import all_rows, domains, feature_sets, networks, problems, tables
 from undirected import Dataset, Domain, FeatureSet, MarkovNetwork, PseudoLikelihood, Variable, fit_weights
 from undirected.errors import FeatureError, FormatError
@@ -90,32 +91,32 @@ def test_native_equals_reference(problem, memory, seed):
         pytest.skip("the native kernels are not built")
     network, table = problem
     table = table.distinct
-    f = network.features
+    f, n = network.features, network.domain.n_literals
     args = (table.columns, network.domain.n_states, table.weights, f.start, f.literals, memory, 2)
-    ours, truth = backend().module.PseudoLikelihoodTables(*args), reference.PseudoLikelihoodTables(*args)
-    rng = np.random.default_rng(seed)
-    active = (rng.random(len(f)) < 0.7).astype(np.uint8)
-    for marks in (None, active):
-        ours.set_active(marks)
+    truth = reference.PseudoLikelihoodTables(*args)
+    active = (np.random.default_rng(seed).random(len(f)) < 0.7).astype(np.uint8)
+    expected = []
+    for marks in (active, None):
         truth.set_active(marks)
-        expected = truth.evaluate(network.weights, True, True, False, 1)
-        for single, tol in ((False, 1e-10), (True, 1e-4)):
-            found = ours.evaluate(network.weights, True, True, single, 2)
-            for a, b in zip(found, expected, strict=True):
-                np.testing.assert_allclose(a, b, rtol=tol, atol=tol * table.total_weight)
-    ours.set_active(None)
-    truth.set_active(None)
-    n = network.domain.n_literals
-    np.testing.assert_allclose(ours.probabilities(network.weights, n, 2), truth.probabilities(network.weights, n, 1), atol=1e-12)
-    for a, b in zip(ours.terms(network.weights, 2), truth.terms(network.weights, 1), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-9)
-    if len(f):
-        ours.sample(network.weights, 1, 1)
-        truth.sample(network.weights, 1, 1)
-        for v in range(len(network.domain)):
-            touching = np.unique(f.owner[f.variables == v]).astype(np.int32)
-            if network.domain.n_states[v] > 1 and len(touching):
-                np.testing.assert_allclose(ours.gram(v, touching), truth.gram(v, touching), atol=1e-3)
+        expected.append((marks, truth.evaluate(network.weights, True, True, False, 1)))
+    probabilities, terms = truth.probabilities(network.weights, n, 1), truth.terms(network.weights, 1)
+    truth.sample(network.weights, 1, 1)
+    touching = [(v, np.unique(f.owner[f.variables == v]).astype(np.int32)) for v in np.flatnonzero(network.domain.n_states > 1)]
+    grams = [(v, features, truth.gram(v, features)) for v, features in touching if len(features)]
+    for instruction_set in INSTRUCTION_SETS:
+        with using(instruction_set):
+            ours = backend().module.PseudoLikelihoodTables(*args)
+            for marks, values in expected:
+                ours.set_active(marks)
+                for single, tol in ((False, 1e-10), (True, 1e-4)):
+                    for a, b in zip(ours.evaluate(network.weights, True, True, single, 2), values, strict=True):
+                        np.testing.assert_allclose(a, b, rtol=tol, atol=tol * table.total_weight)
+            np.testing.assert_allclose(ours.probabilities(network.weights, n, 2), probabilities, atol=1e-12)
+            for a, b in zip(ours.terms(network.weights, 2), terms, strict=True):
+                np.testing.assert_allclose(a, b, atol=1e-9)
+            ours.sample(network.weights, 1, 1)
+            for v, features, gram in grams:
+                np.testing.assert_allclose(ours.gram(v, features), gram, atol=1e-3)
 
 
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**32 - 1), st.integers(0, 3), st.integers(1, 300))
@@ -157,7 +158,8 @@ def test_blocks_of_curvature_equal_dense_inverses(length, n_states):
         reference.fit_diagonal(gram, diagonal[b], ridge)
         dense[np.ix_(b, b)] += np.linalg.inv(gram.astype(float))
     x, y = rng.normal(size=(2, len(f))).astype(np.float32)
-    for module in (backend().module, reference):
+
+    def check(module):
         problem = module.PseudoLikelihoodTables(*args)
         problem.sample(weights, 1, 2)
         summed = np.zeros((len(f), len(f)), dtype=np.float32)
@@ -167,6 +169,11 @@ def test_blocks_of_curvature_equal_dense_inverses(length, n_states):
         factors = problem.factors(np.arange(9, dtype=np.int32), start, members, diagonal, ridge, 2)
         out = module.times_blocks(start, members, factors, x, y, 2)
         np.testing.assert_allclose(out, [dense @ x, dense @ y], rtol=1e-2, atol=1e-3 * abs(dense @ x).max())
+
+    check(reference)
+    for instruction_set in INSTRUCTION_SETS:
+        with using(instruction_set):
+            check(backend().module)
 
 
 @given(problems(), st.integers(0, 2**32 - 1))
@@ -180,27 +187,31 @@ def test_untied_problems_and_their_newton_steps(problem, seed):
         [rng.choice(f.variables[f.start[j] : f.start[j + 1]]) if f.lengths[j] else -1 for j in range(len(f))], dtype=np.int32
     )
     args = (table.columns, network.domain.n_states, table.weights, f.start, f.literals, 1 << 30, 2, targets)
-    ours, truth = backend().module.PseudoLikelihoodTables(*args), reference.PseudoLikelihoodTables(*args)
-    for a, b in zip(
-        ours.evaluate(network.weights, True, False, False, 2), truth.evaluate(network.weights, True, False, False, 1), strict=True
-    ):
-        if a is not None:
-            np.testing.assert_allclose(a, b, atol=1e-9)
-    gradient = truth.evaluate(network.weights, True, False, False, 1)[1]
-    for v in np.unique(targets[targets >= 0]):
-        members = np.flatnonzero(targets == v).astype(np.int32)
-        if network.domain.n_states[v] == 1:
-            continue
-        penalty = np.full(len(f), 0.3)
-        start = np.array([0, len(members)])
-        for kernels in (ours, truth):
-            kernels.sample(network.weights, 1, 1)
-            hessian = truth.gram(v, members) if kernels is truth else ours.gram(v, members)
+    truth = reference.PseudoLikelihoodTables(*args)
+    expected = truth.evaluate(network.weights, True, False, False, 1)
+    gradient, penalty = expected[1], np.full(len(f), 0.3)
+
+    def check(kernels):
+        for a, b in zip(kernels.evaluate(network.weights, True, False, False, 2), expected, strict=True):
+            if a is not None:
+                np.testing.assert_allclose(a, b, atol=1e-9)
+        kernels.sample(network.weights, 1, 1)
+        for v in np.unique(targets[targets >= 0]):
+            if network.domain.n_states[v] == 1:
+                continue
+            members = np.flatnonzero(targets == v).astype(np.int32)
+            start = np.array([0, len(members)])
+            hessian = kernels.gram(v, members)
             step = kernels.steps(np.array([v], dtype=np.int32), start, members, gradient, network.weights, penalty, 1)
             slope = gradient[members] + hessian @ step + 1e-5 * hessian.diagonal() * step
             at = network.weights[members] + step
             moved = np.where(at != 0, slope + 0.3 * np.sign(at), np.sign(slope) * np.maximum(np.abs(slope) - 0.3, 0))
             assert np.abs(moved).max() < 1e-2 * (1 + np.abs(gradient[members]).max())
+
+    check(truth)
+    for instruction_set in INSTRUCTION_SETS:
+        with using(instruction_set):
+            check(backend().module.PseudoLikelihoodTables(*args))
 
 
 @given(problems())

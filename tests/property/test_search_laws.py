@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from instructions import INSTRUCTION_SETS, using
 from strategies import domains, feature_sets, problems, tables
 from undirected import Dataset, FeatureSet, PseudoLikelihood
 from undirected.kernels import backend, reference
@@ -121,9 +122,7 @@ test_moves = Moves.TestCase
 def test_the_two_kernels_agree(problem, data):
     network, table = problem
     domain = table.domain
-    native, plain = (loaded(module, network, table) for module in BACKENDS)
-    np.testing.assert_allclose(native.logits(), plain.logits(), atol=1e-12)
-    assert native.loss(2) == pytest.approx(plain.loss(1), abs=1e-9)
+    plain = loaded(reference, network, table)
     owners = network.features
     candidates, owner = [], []
     for j, f in enumerate(owners):
@@ -136,26 +135,38 @@ def test_the_two_kernels_agree(problem, data):
     l1, ridge, price = data.draw(st.sampled_from([(0.0, 1.0, by_length(domain, 0.2, 0.1)), (0.4, 0.1, by_length(domain, 0.0, 0.0))]))
     min_rows = data.draw(st.sampled_from([0.0, 2.0]))
     arguments = (flat.start, flat.literals, owner, owners.start, owners.literals, network.weights, min_rows, l1, ridge, price)
-    for everything in (True, False):
-        found = [kernel.gains(*arguments, everything, 2) for kernel in (native, plain)]
-        both = np.isfinite(found[0][1]) & np.isfinite(found[1][1])
-        # A candidate left out by one for want of gain has, by the other, no gain worth mentioning.
-        for one, other in ((0, 1), (1, 0)):
-            alone = np.isfinite(found[one][1]) & ~np.isfinite(found[other][1])
-            rival = np.array([0.0 if o < 0 else max(0.0, found[one][2][o]) for o in owner])
-            assert not everything or not alone.any()
-            assert (found[one][1][alone] <= rival[alone] + 1e-6).all()
-        np.testing.assert_allclose(found[0][0][both], found[1][0][both], atol=1e-4)
-        np.testing.assert_allclose(found[0][1][both], found[1][1][both], atol=1e-6)
-        np.testing.assert_allclose(found[0][2], found[1][2], atol=1e-8)
+    scored = {everything: plain.gains(*arguments, everything, 2) for everything in (True, False)}
     sizes = np.array([1.0, 2.0, 5.0])
-    for together in (None, table.pair_counts()):
-        a, b = (kernel.generalise(owners.start, owners.literals, together, 1, sizes, 2) for kernel in (native, plain))
-        for one, other in zip(a, b, strict=True):
-            np.testing.assert_array_equal(one, other)
+    shortened = [
+        (together, plain.generalise(owners.start, owners.literals, together, 1, sizes, 1)) for together in (None, table.pair_counts())
+    ]
     extra = np.arange(domain.n_literals, dtype=np.int32)
-    for one, other in zip(*(kernel.screen(owners.start, owners.literals, extra, 2) for kernel in (native, plain)), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    screened = plain.screen(owners.start, owners.literals, extra, 1)
+
+    def check(native):
+        np.testing.assert_allclose(native.logits(), plain.logits(), atol=1e-12)
+        assert native.loss(2) == pytest.approx(plain.loss(1), abs=1e-9)
+        for everything in (True, False):
+            found = [native.gains(*arguments, everything, 2), scored[everything]]
+            both = np.isfinite(found[0][1]) & np.isfinite(found[1][1])
+            # A candidate left out by one for want of gain has, by the other, no gain worth mentioning.
+            for one, other in ((0, 1), (1, 0)):
+                alone = np.isfinite(found[one][1]) & ~np.isfinite(found[other][1])
+                rival = np.array([0.0 if o < 0 else max(0.0, found[one][2][o]) for o in owner])
+                assert not everything or not alone.any()
+                assert (found[one][1][alone] <= rival[alone] + 1e-6).all()
+            np.testing.assert_allclose(found[0][0][both], found[1][0][both], atol=1e-4)
+            np.testing.assert_allclose(found[0][1][both], found[1][1][both], atol=1e-6)
+            np.testing.assert_allclose(found[0][2], found[1][2], atol=1e-8)
+        for together, expected in shortened:
+            for one, other in zip(native.generalise(owners.start, owners.literals, together, 1, sizes, 2), expected, strict=True):
+                np.testing.assert_array_equal(one, other)
+        for one, other in zip(native.screen(owners.start, owners.literals, extra, 2), screened, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+
+    for instruction_set in INSTRUCTION_SETS:
+        with using(instruction_set):
+            check(loaded(backend().module, network, table))
 
 
 @given(problem=problems(), data=st.data(), min_rows=st.sampled_from([0.0, 1.0]), prices=st.sampled_from([(0.01, 0.0), (0.2, 0.5)]))
@@ -176,17 +187,26 @@ def test_joins_are_those_of_a_double_loop(problem, data, min_rows, prices):
             if apart and min(len(both) - len(one), len(both) - len(other)) >= 2:
                 expected[both] = FeatureSet.from_normalised([both], domain)
     price = by_length(domain, *prices)
-    kernels = [loaded(module, network, table) for module in BACKENDS]
-    for kernel in kernels:
+    plain = loaded(reference, network, table)
+    nobody = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
+    worth = {}
+    for both, alone in expected.items():
+        new = (alone.start, alone.literals, np.array([-1], np.int32))
+        gain = plain.gains(*new, *nobody, 0.0, 0.0, 1.0, price, True, 1)[1][0] if alone.support(table)[0] >= min_rows else 0.0
+        worth[both] = max(gain, 0.0)
+
+    def check(kernel):
         start, joined, _, gains, n_scored = kernel.join(flat.start, flat.literals, 0, len(features), 5, min_rows, 0.0, 1.0, price, 2)
         found = {tuple(joined[a:b].tolist()): gain for a, b, gain in zip(start[:-1], start[1:], gains, strict=True)}
         assert n_scored >= len(expected) >= len(found)
-        nobody = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
-        for both, alone in expected.items():
-            new = (alone.start, alone.literals, np.array([-1], np.int32))
-            gain = kernels[1].gains(*new, *nobody, 0.0, 0.0, 1.0, price, True, 1)[1][0] if alone.support(table)[0] >= min_rows else 0.0
-            assert found.pop(both, 0.0) == pytest.approx(max(gain, 0.0), abs=1e-5)
+        for both, gain in worth.items():
+            assert found.pop(both, 0.0) == pytest.approx(gain, abs=1e-5)
         assert not found
+
+    check(plain)
+    for instruction_set in INSTRUCTION_SETS:
+        with using(instruction_set):
+            check(loaded(backend().module, network, table))
 
 
 @pytest.mark.parametrize("module", BACKENDS)

@@ -36,6 +36,7 @@ def doctor(as_json: bool, quiet: bool, debug: bool) -> None:
         "threads": default_threads(),
         "kernels": kernels.name,
         "kernels_reason": kernels.reason,
+        "instruction_set": kernels.module.instruction_set() if kernels.name == "native" else None,
         "packages": versions,
         "data_folder": str(folder) if folder else None,
         "cache_folder": str(catalog.cache_folder()),
