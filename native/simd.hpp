@@ -164,31 +164,31 @@ inline V shuffle(V a, V b) {
 inline void transpose(Real<float>* m) {
     Real<float> t[8];
     for (int k = 0; k < 8; k += 2) {
-        t[k] = __builtin_shufflevector(m[k], m[k + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        t[k + 1] = __builtin_shufflevector(m[k], m[k + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+        t[k] = shuffle<0, 8, 1, 9, 4, 12, 5, 13>(m[k], m[k + 1]);
+        t[k + 1] = shuffle<2, 10, 3, 11, 6, 14, 7, 15>(m[k], m[k + 1]);
     }
     Real<float> u[8];
     for (int k = 0; k < 8; k += 4) {
-        u[k] = __builtin_shufflevector(t[k], t[k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-        u[k + 1] = __builtin_shufflevector(t[k], t[k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        u[k + 2] = __builtin_shufflevector(t[k + 1], t[k + 3], 0, 1, 8, 9, 4, 5, 12, 13);
-        u[k + 3] = __builtin_shufflevector(t[k + 1], t[k + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+        u[k] = shuffle<0, 1, 8, 9, 4, 5, 12, 13>(t[k], t[k + 2]);
+        u[k + 1] = shuffle<2, 3, 10, 11, 6, 7, 14, 15>(t[k], t[k + 2]);
+        u[k + 2] = shuffle<0, 1, 8, 9, 4, 5, 12, 13>(t[k + 1], t[k + 3]);
+        u[k + 3] = shuffle<2, 3, 10, 11, 6, 7, 14, 15>(t[k + 1], t[k + 3]);
     }
     for (int k = 0; k < 4; ++k) {
-        m[k] = __builtin_shufflevector(u[k], u[k + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        m[k + 4] = __builtin_shufflevector(u[k], u[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+        m[k] = shuffle<0, 1, 2, 3, 8, 9, 10, 11>(u[k], u[k + 4]);
+        m[k + 4] = shuffle<4, 5, 6, 7, 12, 13, 14, 15>(u[k], u[k + 4]);
     }
 }
 
 inline void transpose(Real<double>* m) {
     Real<double> t[4];
     for (int k = 0; k < 4; k += 2) {
-        t[k] = __builtin_shufflevector(m[k], m[k + 1], 0, 4, 2, 6);
-        t[k + 1] = __builtin_shufflevector(m[k], m[k + 1], 1, 5, 3, 7);
+        t[k] = shuffle<0, 4, 2, 6>(m[k], m[k + 1]);
+        t[k + 1] = shuffle<1, 5, 3, 7>(m[k], m[k + 1]);
     }
     for (int k = 0; k < 2; ++k) {
-        m[k] = __builtin_shufflevector(t[k], t[k + 2], 0, 1, 4, 5);
-        m[k + 2] = __builtin_shufflevector(t[k], t[k + 2], 2, 3, 6, 7);
+        m[k] = shuffle<0, 1, 4, 5>(t[k], t[k + 2]);
+        m[k + 2] = shuffle<2, 3, 6, 7>(t[k], t[k + 2]);
     }
 }
 
