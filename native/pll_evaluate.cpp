@@ -159,9 +159,13 @@ void PseudoLikelihoodTables::probabilities(const double* weights, double* out, i
     run(e, weights, double_, n_threads);
     for (std::int32_t literal = 0; literal < plan_.n_literals; ++literal) {
         const std::int32_t v = numbers_.variable(literal), s = numbers_.state(literal);
+        if (first_lane_[v] < 0) {  // one state: nothing else can be
+            for (std::int64_t r = 0; r < n; ++r) out[r * plan_.n_literals + literal] = 1.0;
+            continue;
+        }
         const double* column = columns.data() + std::int64_t(first_lane_[v] + (n_states_[v] == 2 ? 0 : s)) * n;
-        for (std::int64_t r = 0; r < n; ++r)
-            out[r * plan_.n_literals + literal] = n_states_[v] == 1 ? 1.0 : n_states_[v] == 2 && s == 0 ? 1 - column[r] : column[r];
+        const bool other = n_states_[v] == 2 && s == 0;  // the column is that of the second state
+        for (std::int64_t r = 0; r < n; ++r) out[r * plan_.n_literals + literal] = other ? 1 - column[r] : column[r];
     }
 }
 
