@@ -107,6 +107,8 @@ private:
     void measure(const Spot& spot, const std::int32_t* literals, const double* together, int power, Neighbours& out) const;
     void shorten(const Spot& spot, const std::int32_t* literals, const std::vector<double>& sizes, Neighbours& near,
                  Generalised& out) const;
+    void list_held(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, std::vector<std::int32_t>& held,
+                   std::vector<std::int32_t>& start) const;
     void screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra,
                      std::int64_t at, std::int64_t n_all, Screened& out) const;
     void residuals(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra, float* residuals,

@@ -51,6 +51,21 @@ void Search::residuals(std::int64_t word, std::uint64_t rows, const std::int32_t
     }
 }
 
+// The extra literals that hold in each of these rows of a word: start[r] to start[r + 1] are those of row r.
+void Search::list_held(std::int64_t word, std::uint64_t rows, const std::int32_t* extra, std::int64_t n_extra,
+                       std::vector<std::int32_t>& held, std::vector<std::int32_t>& start) const {
+    const auto for_rows = [&](std::int64_t k, const auto& visit) {
+        for_bits(columns_[std::int64_t(extra[k]) * n_words_ + word] & rows, 0, visit);
+    };
+    start.assign(65, 0);
+    for (std::int64_t k = 0; k < n_extra; ++k) for_rows(k, [&](std::int64_t r) { ++start[r + 1]; });
+    std::partial_sum(start.begin(), start.end(), start.begin());
+    held.resize(start[64]);
+    std::int32_t next[64];
+    std::copy_n(start.begin(), 64, next);
+    for (std::int64_t k = 0; k < n_extra; ++k) for_rows(k, [&](std::int64_t r) { held[next[r]++] = std::int32_t(k); });
+}
+
 // Some of the features, and some of the extra literals: those from `at` on.
 void Search::screen_some(const Features& features, std::int64_t first, std::int64_t last, const std::int32_t* extra, std::int64_t n_extra,
                          std::int64_t at, std::int64_t n_all, Screened& out) const {
@@ -62,9 +77,7 @@ void Search::screen_some(const Features& features, std::int64_t first, std::int6
         for (const Part& part : spots[j - first].parts) states[j - first].push_back(allowed(part, literals));
     }
     std::vector<float> residual(64 * n_extra), variance(64 * n_extra), sum(n_extra), square(n_extra);
-    std::vector<std::int32_t> held, held_start(65);
-    std::int32_t next[64];
-    std::vector<std::uint64_t> word(n_extra);
+    std::vector<std::int32_t> held, held_start;
     for (std::int64_t w = 0; w < n_words_; ++w) {
         std::uint64_t matched = 0, any = 0;
         for (const Spot& spot : spots) {
@@ -73,14 +86,7 @@ void Search::screen_some(const Features& features, std::int64_t first, std::int6
         }
         any |= matched;
         if (!any) continue;
-        for (std::int64_t k = 0; k < n_extra; ++k) word[k] = columns_[std::int64_t(extra[k]) * n_words_ + w];
-        // The extra literals that hold in each row: counted, then put down.
-        std::fill(held_start.begin(), held_start.end(), 0);
-        for (std::int64_t k = 0; k < n_extra; ++k) for_bits(word[k] & any, 0, [&](std::int64_t r) { ++held_start[r + 1]; });
-        std::partial_sum(held_start.begin(), held_start.end(), held_start.begin());
-        held.resize(held_start[64]);
-        std::copy_n(held_start.begin(), 64, next);
-        for (std::int64_t k = 0; k < n_extra; ++k) for_bits(word[k] & any, 0, [&](std::int64_t r) { held[next[r]++] = std::int32_t(k); });
+        list_held(w, any, extra, n_extra, held, held_start);
         residuals(w, matched, extra, n_extra, residual.data(), variance.data());
         for (std::int64_t j = first; j < last; ++j) {
             const Spot& spot = spots[j - first];

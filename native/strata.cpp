@@ -39,6 +39,17 @@ std::pair<double, std::int64_t> chi_square(const double* cells, std::int64_t n_l
     return {chi, (seen - 1) * (own_states - 1) - mute};
 }
 
+// The counts of a variable's common state, which are what its other literals leave of the stratum.
+void count_common(const std::vector<double>& own, std::int64_t first, std::int64_t last, std::int64_t common, std::vector<double>& counts) {
+    const auto k = std::int64_t(own.size());
+    for (std::int64_t x = 0; x < k; ++x) {
+        double rest = own[x];
+        for (std::int64_t literal = first; literal < last; ++literal)
+            if (literal != common) rest -= counts[literal * k + x];
+        counts[common * k + x] = rest > NOTHING * std::max(1.0, own[x]) ? rest : 0.0;
+    }
+}
+
 }  // namespace
 
 std::int32_t combine(const std::int32_t* a, std::int32_t n_a, const std::int32_t* b, std::int32_t n_b, std::int64_t n_rows,
@@ -70,8 +81,8 @@ Dependence Strata::test(const std::int32_t* stratum, std::int32_t n_strata, std:
     const bool by_column = n_others * t.n_rows < std::int64_t(rows_.literals.size());
     std::vector<std::int64_t> start;
     const std::vector<std::int64_t> rows = by_stratum(stratum, t.n_rows, n_strata, start);
-    std::vector<double> counts(std::size_t(rows_.numbers.count()) * k, 0.0),
-        own(k);  // by literal and state of the target; of the stratum at hand
+    // By literal and state of the target; of the stratum at hand.
+    std::vector<double> counts(std::size_t(rows_.numbers.count()) * k, 0.0), own(k);
     std::vector<char> touched(t.n_variables, 0);
     std::vector<std::int32_t> variables;
     for (std::int32_t s = 0; s < n_strata; ++s) {
@@ -103,12 +114,7 @@ Dependence Strata::test(const std::int32_t* stratum, std::int32_t n_strata, std:
         // A variable that has its common state in all rows of a stratum has no freedom there.
         for (const std::int32_t v : variables) {
             const std::int64_t first = rows_.numbers.first(v), last = rows_.numbers.end(v), common = first + rows_.common[v];
-            for (std::int32_t x = 0; x < k; ++x) {
-                double rest = own[x];
-                for (std::int64_t literal = first; literal < last; ++literal)
-                    if (literal != common) rest -= counts[literal * k + x];
-                counts[common * k + x] = rest > NOTHING * std::max(1.0, own[x]) ? rest : 0.0;
-            }
+            count_common(own, first, last, common, counts);
             const auto [chi, free] = chi_square(counts.data() + first * k, last - first, own, total, least_expected, enough_seen);
             if (free > 0) {
                 out.chi[place[v]] += chi;
