@@ -1,11 +1,10 @@
-"""The native kernels at their door: instruction sets, what they refuse, threads that share an object, their type stub."""
+"""The native kernels at their door: instruction sets, what they refuse, their type stub."""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,14 +12,12 @@ import numpy as np
 import pytest
 
 from instructions import INSTRUCTION_SETS, using
+from kernel_objects import model_of, needs_native, sampler_of, search_of, small, tables_of
 from strategies import all_rows
 from undirected import kernels
-from undirected.data.packed import pack
 from undirected.errors import ParameterError
 from undirected.kernels import SlowKernels, backend, reference
 from undirected.network.synthetic import random_conjunctions
-
-needs_native = pytest.mark.skipif(backend().name != "native", reason="the native kernels are not built")
 
 
 def test_every_machine_has_the_baseline():
@@ -56,47 +53,6 @@ def test_missing_native_kernels_are_told(monkeypatch):
         found = backend.__wrapped__()
     assert found.module is reference
     assert "C++20 compiler" in found.reason
-
-
-def small(seed=0, n_rows=100):
-    """A network over variables of 2, 3, 1 and 2 states, and a random table, as the kernels take them."""
-    rng = np.random.default_rng(seed)
-    n_states = np.array([2, 3, 1, 2], dtype=np.int32)
-    codes = np.stack([rng.integers(0, k, n_rows) for k in n_states], axis=1)
-    features = [[1], [3], [7], [1, 3], [1, 12], [0, 2, 7], [5, 7], [3, 6]]
-    return SimpleNamespace(
-        n_states=n_states,
-        n_literals=8,
-        codes=np.ascontiguousarray(codes.T, dtype=np.int16),
-        columns=pack(codes, n_states),
-        row_weight=rng.integers(1, 4, n_rows).astype(float),
-        start=np.concatenate([[0], np.cumsum([len(f) for f in features])]),
-        literals=np.array([x for f in features for x in f], dtype=np.int32),
-        weights=rng.normal(size=len(features)),
-        price=np.arange(9) * 0.01,
-    )
-
-
-def tables_of(s, **other):
-    given = {**vars(s), **other}
-    args = (given[k] for k in ("columns", "n_states", "row_weight", "start", "literals"))
-    return backend().module.PseudoLikelihoodTables(*args, 1 << 20, 1, given.get("targets"))
-
-
-def search_of(s, **other):
-    given = {**vars(s), **other}
-    return backend().module.Search(given["columns"], given["n_states"], given["row_weight"])
-
-
-def model_of(s, **other):
-    given = {**vars(s), **other}
-    return backend().module.Model(given["n_states"], given["start"], given["literals"], given["weights"])
-
-
-def sampler_of(s, model, n_chains=200, **other):
-    given = {"evidence": np.ones((1, 8), np.uint8), "row_of": np.zeros(n_chains, np.int32), "order": np.arange(4, dtype=np.int32)} | other
-    states = other.get("states", np.zeros((n_chains, 4), np.int16))
-    return backend().module.Sampler(model, given["evidence"], given["row_of"], states, given["order"], 1)
 
 
 def replaced(array, at, value):
@@ -294,83 +250,6 @@ def test_a_table_that_changes_later_does_no_harm():
     codes[:] = 30000
     for a, b in zip(strata.test(rows, 1, 0, others, 1.0, 5.0), expected, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def at_once(*calls, times=30):
-    """Results of all calls, made again and again by as many Python threads."""
-    with ThreadPoolExecutor(8) as pool:
-        futures = [pool.submit(call) for _ in range(times) for call in calls]
-        found = [f.result() for f in futures]
-    return [found[k :: len(calls)] for k in range(len(calls))]
-
-
-def same(found, expected):
-    for one in found:
-        for a, b in zip(one, expected, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
-@needs_native
-def test_threads_may_share_tables():
-    s = small(n_rows=5000)
-    tables, other = tables_of(s), -s.weights
-    alone = tables_of(s)
-    alone.sample(s.weights, 1, 1)
-    features = np.array([0, 3, 4, 5], np.int32)
-    calls = (
-        lambda: tables.evaluate(s.weights, True, True, False, 2),
-        lambda: tables.evaluate(other, True, True, True, 2),
-        lambda: tables.terms(s.weights, 2),
-        lambda: (tables.probabilities(other, 8, 1),),
-        lambda: (tables.sample(s.weights, 1, 2),),
-        lambda: (tables.gram(0, features),),
-    )
-    tables.sample(s.weights, 1, 1)
-    for found, expected in zip(
-        at_once(*calls),
-        (
-            alone.evaluate(s.weights, True, True, False, 1),
-            alone.evaluate(other, True, True, True, 1),
-            alone.terms(s.weights, 1),
-            (alone.probabilities(other, 8, 1),),
-            (alone.sample(s.weights, 1, 1),),
-            (alone.gram(0, features),),
-        ),
-        strict=True,
-    ):
-        same(found, expected)
-
-
-@needs_native
-def test_threads_may_share_a_search():
-    """Loading the same network again and again leaves that network, and changes that undo each other leave nothing."""
-    s = small(n_rows=10000)
-    search, alone = search_of(s), search_of(s)
-    alone.load(s.start, s.literals, s.weights, 1)
-    feature, extra = np.array([1, 3], np.int32), np.arange(8, dtype=np.int32)
-    at_once(lambda: search.load(s.start, s.literals, s.weights, 1), lambda: search.loss(1), times=100)
-    np.testing.assert_array_equal(search.logits(), alone.logits())
-    at_once(lambda: search.change(feature, 0.5), lambda: search.change(feature, -0.5), search.logits)
-    np.testing.assert_allclose(search.logits(), alone.logits(), atol=1e-12)
-    found = at_once(lambda: (search.loss(2),), lambda: search.screen(s.start, s.literals, extra, 2), times=5)
-    for some, expected in zip(found, ((search.loss(1),), search.screen(s.start, s.literals, extra, 1)), strict=True):
-        same(some, expected)
-
-
-@needs_native
-def test_threads_may_share_a_sampler():
-    """Every sweep is made once: sixty runs by eight threads leave what sixty runs by one leave."""
-    s = small()
-    model = model_of(s)
-    together, alone = sampler_of(s, model), sampler_of(s, model)
-    at_once(
-        lambda: together.run(40, None, None, True, False, False, 1), lambda: together.scores(1), together.states, together.sums, times=60
-    )
-    for _ in range(60):
-        alone.run(40, None, None, True, False, False, 1)
-    for name in ("states", "sums", "squares"):
-        np.testing.assert_array_equal(getattr(together, name)(), getattr(alone, name)())
-    np.testing.assert_array_equal(together.scores(2), alone.scores(1))
 
 
 @needs_native

@@ -81,11 +81,7 @@ def bootstrap(
         )  # fmt: skip
     edges = found.rows()
     if output is not None:
-        out = io.StringIO()
-        writer = csv.DictWriter(out, ["a", "b", "value", "frequency", "mean", "low", "high"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(edges)
-        write_whole(output, out.getvalue())
+        write_whole(output, _format_edges(edges))
     if plot is not None:
         save_figure(found.plot("edges"), plot)
     if not found.correlations:
@@ -103,3 +99,12 @@ def bootstrap(
     }  # fmt: skip
     common.emit(report, as_json, str(found))
     return {None: 0, StoppedBy.INTERRUPT: common.EXIT_INTERRUPTED}.get(found.stopped_by, common.EXIT_EARLY)
+
+
+def _format_edges(edges: list[dict[str, Any]]) -> str:
+    """The table of edges as CSV."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, ["a", "b", "value", "frequency", "mean", "low", "high"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(edges)
+    return out.getvalue()

@@ -81,16 +81,9 @@ def compare(
         found = comparison.compare(
             _build_learners(names, bins=bins, missing=missing, memory=memory),
             _read_tables(_list_datasets(datasets), {**reading, "missing": missing, "bins": bins}, quiet),
-            grid="paper" if paper_grids else "quick",
-            sizes=_read_shares(sizes),
-            folder=output,
-            jobs=jobs,
-            threads=threads,
-            time_budget=time_budget,
-            cmll_splits=cmll_splits,
-            seed=seed,
-            progress=common.Screen(quiet, None),
-        )
+            grid="paper" if paper_grids else "quick", sizes=_read_shares(sizes), folder=output, jobs=jobs, threads=threads,
+            time_budget=time_budget, cmll_splits=cmll_splits, seed=seed, progress=common.Screen(quiet, None),
+        )  # fmt: skip
         if output:
             wrote = ", ".join(str(Path(output) / name) for name in ("results.json", "results.csv", "results.md"))
             common.remark(f"wrote {wrote}", quiet)

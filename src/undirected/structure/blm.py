@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -177,58 +178,83 @@ def search_bottom_up(
     distance: str,
     power: int,
 ) -> None:
-    """Sweeps over all features but the atomic ones, each replaced by its best generalisation, or dropped, where that improves
-    the score; until a sweep changes nothing. Features that are ``waiting`` are outside the network until one of their
-    generalisations, or the feature itself, improves the score by entering it. What does not gain by entering seldom does so when
-    the network has grown: those still outside are passed over until nothing inside changes any more, and then looked at again."""
+    """Sweep over all features but the atomic ones, each replaced by its best generalisation, or dropped, where that improves the
+    score; until a sweep changes nothing. Features that are ``waiting`` are outside the network until one of their generalisations, or
+    the feature itself, improves the score by entering it. What does not gain by entering seldom does so when the network has grown:
+    those still outside are passed over until nothing inside changes any more, and then looked at again."""
     generaliser = Generaliser(search, nearest, distance, power)
     if state is None:
         given = list(initial())
         search.begin(() if waiting else search.admitted(given))
-        order: list[Feature | None] = [*given]
-        outside: list[Feature] = []  # passed over
-        position, moves = 0, 0
+        sweep = Sweep([*given], [])
     else:
-        order, position, moves = [None if f is None else tuple(f) for f in state["order"]], state["position"], state["moves"]
-        outside = [tuple(f) for f in state["outside"]]
+        sweep = Sweep.from_state(state)
     while True:
-        place = {f: k for k, f in enumerate(order) if f is not None}
+        sweep.run(search, generaliser)
+        order, outside = sweep.order, sweep.outside
+        if sweep.moves:
+            search.relearn()
+            passed_over = [f for f in order if f is not None and f not in search.weights]
+            sweep = Sweep([f for f in order if f in search.weights], [*outside, *passed_over])
+        elif outside:
+            sweep = Sweep([*order, *(f for f in outside if f not in search.weights)], [])
+        else:
+            return
+        search.save(sweep.to_state())
+
+
+@dataclass
+class Sweep:
+    """One sweep over features in their order (None where one was dropped), with those that it passes over."""
+
+    order: list[Feature | None]
+    outside: list[Feature]
+    position: int = 0
+    moves: int = 0
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Sweep:
+        """The sweep that a checkpoint was saved in."""
+        order = [None if f is None else tuple(f) for f in state["order"]]
+        return cls(order, [tuple(f) for f in state["outside"]], state["position"], state["moves"])
+
+    def to_state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the sweep."""
+        return {"order": self.order, "outside": self.outside, "position": self.position, "moves": self.moves}
+
+    def run(self, search: SearchState, generaliser: Generaliser) -> None:
+        """Go on to the end of the order."""
+        place = {f: k for k, f in enumerate(self.order) if f is not None}
         batch = 1  # features looked at together: the answers hold until one of them is acted on
-        while position < len(order):
-            block = [f for f in order[position : position + batch] if f is not None]
-            generaliser.know(block, (f for f in order[position : position + AHEAD] if f is not None))
+        while self.position < len(self.order):
+            block = [f for f in self.order[self.position : self.position + batch] if f is not None]
+            generaliser.know(block, (f for f in self.order[self.position : self.position + AHEAD] if f is not None))
             best = search.replacements(block, [[f, *generaliser.known[f]] for f in block])
             moved = next((k for k, (gain, _, _) in enumerate(best) if gain > LEAST_GAIN), None)
             search.work.check()
             if moved is None:
-                position += batch
+                self.position += batch
                 batch = min(2 * batch, MOST)
                 continue
             gain, other, weight = best[moved]
             feature = block[moved]
             search.move(feature if feature in search.weights else None, other, weight, gain)
             generaliser.known.pop(feature)
-            at = place.pop(feature)
-            order[at] = other
-            if other is not None:
-                if other in place:  # it was waiting elsewhere
-                    order[place[other]] = None
-                place[other] = at
-            position, moves = at + 1, moves + 1
+            self._put(place, feature, other)
             batch = max(1, min(batch, 2 * moved))
             if search.relearning_due:
                 search.relearn()
-                search.save({"order": order, "outside": outside, "position": position, "moves": moves})
-        if moves:
-            search.relearn()
-            outside += [f for f in order if f is not None and f not in search.weights]
-            order = [f for f in order if f in search.weights]
-        elif outside:
-            order, outside = [*order, *(f for f in outside if f not in search.weights)], []
-        else:
-            return
-        position, moves = 0, 0
-        search.save({"order": order, "outside": outside, "position": position, "moves": moves})
+                search.save(self.to_state())
+
+    def _put(self, place: dict[Feature, int], feature: Feature, other: Feature | None) -> None:
+        """Put a feature, or nothing, in the place of another, and go on behind it."""
+        at = place.pop(feature)
+        self.order[at] = other
+        if other is not None:
+            if other in place:  # it was waiting elsewhere
+                self.order[place[other]] = None
+            place[other] = at
+        self.position, self.moves = at + 1, self.moves + 1
 
 
 class Generaliser:
