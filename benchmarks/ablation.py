@@ -31,7 +31,7 @@ def main():
         grid={"selected, l2": {**picking, "sd": weights["sd"]}, "selected, l1": {**picking, **weights}, "all-pairs": weights},
         folder=args.output,
         jobs=args.jobs,
-        progress=lambda done, total, row: print(f"{done}/{total} {row['dataset']} {row['learner']}", file=sys.stderr, flush=True),
+        progress=lambda event: print(event, file=sys.stderr, flush=True),
     )
     print(results.to_markdown())
     print("| data set | learner | features not zero | seconds | settings |\n|---|---|---|---|---|")

@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 
 import undirected
+from undirected.work import Counted
 
 TOPIC = 50  # variables that belong together
 
@@ -28,7 +29,7 @@ def planted(n_rows, n_variables, seed=0):
     return undirected.Dataset(undirected.Domain.from_sizes([2] * n_variables), codes)
 
 
-class Told:
+class Printer:
     """Prints how far the work before the weights is, now and then."""
 
     def __init__(self):
@@ -37,13 +38,10 @@ class Told:
     def __deepcopy__(self, memo):
         return self
 
-    def __call__(self, iteration, objective, violation):
-        pass
-
-    def counting(self, what, done, n):
+    def __call__(self, event):
         now = time.perf_counter()
-        if now - self.last > 10 or done == n:
-            print(f"  {what}: {done:,} of {n:,} after {now - self.began:.0f} s, {memory():.1f} GB", flush=True)
+        if isinstance(event, Counted) and (now - self.last > 10 or event.done == event.total):
+            print(f"  {event} after {now - self.began:.0f} s, {memory():.1f} GB", flush=True)
             self.last = now
 
 
@@ -60,10 +58,10 @@ def main():
     warnings.simplefilter("ignore", undirected.Unconverged)
     data = planted(args.rows, args.variables)
     for text in args.learners:
-        told = Told()
+        printer = Printer()
         learner = eval(text, {name: getattr(undirected, name) for name in undirected.__all__})
-        learner.set_params(progress=told).fit(data)
-        took = time.perf_counter() - told.began
+        learner.set_params(progress=printer).fit(data)
+        took = time.perf_counter() - printer.began
         print(f"{text}: {took:.0f} s, {learner.fit_.stopped_by}, {len(learner.network_.features):,} features, {memory():.1f} GB")
         began = time.perf_counter()
         score = learner.network_.pll(data)

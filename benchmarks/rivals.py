@@ -11,7 +11,9 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from undirected.weights.plain import quasi_newton
+from undirected.weights.penalty import Penalty
+from undirected.weights.plain import solve_plain
+from undirected.work import Work
 
 
 class Reached(Exception):
@@ -45,6 +47,22 @@ class SparsePseudoLikelihood:
         self.transposed = by_column.T  # CSR, without a copy
         self.truth = truth.T.ravel().astype(float)
         self.weight = np.tile(table.weights, n_variables)
+        self.threads, self.total_weight, self.evaluations = 1, float(table.weights.sum()), 0
+
+    def __len__(self):
+        return self.matrix.shape[1]
+
+    def evaluate(self, w, single=False, curvature=False):
+        """As the project's own solvers ask for it: value and gradient, no curvature."""
+        self.evaluations += 1
+        return *self.smooth(w, np.inf), None
+
+    def restrict(self, active):
+        """Nothing is left out."""
+
+    @property
+    def evaluation_cost(self):
+        return self.matrix.nnz * 4e-9
 
     def smooth(self, w, sd):
         logits = self.matrix @ w
@@ -53,18 +71,16 @@ class SparsePseudoLikelihood:
         return value, gradient
 
 
-def rival_seconds(features, table, l1, sd, target, limit=1200.0):
+def rival_seconds(features, table, l1, sd, target, start, limit=1200.0):
     """Seconds from nothing to an objective of at most `target`, and the number of evaluations; inf where the limit came first.
 
-    Without l1: scipy's L-BFGS-B, memory 6. With l1: the project's plain OWL-QN on the same matrices.
+    Without l1: scipy's L-BFGS-B, memory 6. With l1: the project's plain OWL-QN on the same matrices. `start` is where ours starts, too.
     """
     began = time.perf_counter()
     problem = SparsePseudoLikelihood(features, table)
-    evaluations = 0
 
     def smooth(w):
-        nonlocal evaluations
-        evaluations += 1
+        problem.evaluations += 1
         if time.perf_counter() - began > limit:
             raise Reached(float("inf"))
         return problem.smooth(w, sd)
@@ -74,7 +90,6 @@ def rival_seconds(features, table, l1, sd, target, limit=1200.0):
             raise Reached(time.perf_counter() - began)
 
     try:
-        start = np.zeros(len(features))
         if l1 == 0:
 
             def callback(intermediate_result):
@@ -83,10 +98,11 @@ def rival_seconds(features, table, l1, sd, target, limit=1200.0):
             options = {"maxcor": 6, "maxiter": 10**6, "maxfun": 10**6, "ftol": 0, "gtol": 0}
             scipy.optimize.minimize(smooth, start, jac=True, method="L-BFGS-B", callback=callback, options=options)
         else:
-            quasi_newton(smooth, start, l1, memory=6, tol=0, max_iterations=10**6, callback=lambda i, value, _: check(value))
+            work = Work.start(time_budget=limit, progress=lambda step: check(step.objective))
+            solve_plain(problem, Penalty.from_prior(l1, sd), start, 0.0, work, 10**6)
     except Reached as reached:
-        return reached.args[0], evaluations, problem.matrix.nnz
-    return float("inf"), evaluations, problem.matrix.nnz
+        return reached.args[0], problem.evaluations, problem.matrix.nnz
+    return float("inf"), problem.evaluations, problem.matrix.nnz
 
 
 def loop_over_variables(train, C=0.1):

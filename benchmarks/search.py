@@ -22,8 +22,9 @@ import undirected
 from undirected import BLM, DTBLM, DellaPietra, FeatureSet, datasets, kernels
 from undirected.evaluation.published import published
 from undirected.structure.blm import NEAREST, Generaliser
-from undirected.structure.gssl import initial_conjunctions
-from undirected.structure.search import Search
+from undirected.structure.row_conjunctions import list_row_conjunctions
+from undirected.structure.search_state import SearchState
+from undirected.work import Work
 
 SETTINGS = {
     "blm": lambda: BLM(alpha=1, sd=1),
@@ -37,7 +38,7 @@ def gains(names, seconds=5.0):
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for name in names:
         data = datasets.load(name)
-        search = Search(data, alpha=0.0, sd=1.0, threads=1)
+        search = SearchState(data, alpha=0.0, sd=1.0, work=Work.start(threads=1))
         search.begin(f for f in DellaPietra(alpha=20, max_length=3).fit(data).network_.features if len(f) > 1)
         candidates = _candidates(search, data)
         flat = FeatureSet.from_normalised(candidates, data.domain)
@@ -60,7 +61,7 @@ def gains(names, seconds=5.0):
 
 def _candidates(search, data):
     """Rows of two literals or more with their generalisations, from all over the table."""
-    rows = FeatureSet(data.domain, *initial_conjunctions(data, "positive"))
+    rows = FeatureSet(data.domain, *list_row_conjunctions(data, "positive"))
     rows = [f for f in rows if len(f) > 1][:: max(1, len(rows) // 2000)]
     generaliser = Generaliser(search, NEAREST, "gvdm", 1)
     generaliser.know(rows, ())
@@ -100,7 +101,7 @@ def joins(names, n_sampled=20_000):
     rng = np.random.default_rng(0)
     for name in names:
         data = datasets.load(name)
-        search = Search(data, alpha=5.0, sd=1.0, threads=1)
+        search = SearchState(data, alpha=5.0, sd=1.0, work=Work.start(threads=1))
         search.begin(f for f in DellaPietra(alpha=5, sd=1, time_budget=60).fit(data).network_.features if len(f) > 1)
         features = [f for f in search.weights if len(f) > 1]
         flat = FeatureSet.from_normalised(features, data.domain)

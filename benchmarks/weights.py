@@ -24,7 +24,8 @@ from threadpoolctl import threadpool_limits
 
 import undirected
 from rivals import loop_over_variables, pairwise_pll, rival_seconds
-from undirected import FeatureSet, MarkovNetwork, datasets, fit_path, fit_weights
+from undirected import FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, fit_path, fit_weights
+from undirected.work import Work
 
 GAP = 1e-6
 SETS = [
@@ -47,8 +48,8 @@ def our_seconds(features, table, l1, sd, target, threads):
     """Seconds from nothing (distinct rows apart, as for the rival) to an objective of at most `target`."""
     began = time.perf_counter()
 
-    def progress(iteration, objective, violation):
-        if objective <= target:
+    def progress(step):
+        if step.objective <= target:
             raise Enough
 
     try:
@@ -80,7 +81,8 @@ def feature_sets(folder, only, limit):
             best = fit_weights(network.features, table, l1, sd, tol=1e-6).objective
             target = best * (1 + GAP)
             ours = [best_of(our_seconds, network.features, table, l1, sd, target, t)[0] for t in (1, 2)]
-            rival, evaluations, _ = best_of(rival_seconds, network.features, table, l1, sd, target, limit)
+            start = PseudoLikelihood(network.features, table).independent_start
+            rival, evaluations, _ = best_of(rival_seconds, network.features, table, l1, sd, target, start, limit)
             who = "L-BFGS-B" if l1 == 0 else "OWL-QN"
             label = f"{name}, {Path(file).stem.split('.')[1]} | {len(network.features):,} | {l1}, {sd:g}"
             ratios = " | ".join(ratio(rival, limit, seconds) for seconds in ours)
@@ -121,14 +123,17 @@ def gssl():
     print("\n### GSSL on plants: 1,000,000 generated, threshold 1\n")
     train = datasets.load("plants")
     learner = undirected.GSSL(n_generated=1_000_000, threshold=1)
-    features = learner.propose(train).union(FeatureSet.atomic(train.domain))
-    print(f"- generation: {learner.generation_seconds_:.2f} s, {learner.n_unique_:,} distinct, {len(features):,} features", flush=True)
+    structure = learner.propose(train, Work.start())
+    features = structure.features.union(FeatureSet.atomic(train.domain))
+    seconds, n_unique = structure.learned["generation_seconds_"], structure.learned["n_unique_"]
+    print(f"- generation: {seconds:.2f} s, {n_unique:,} distinct, {len(features):,} features", flush=True)
     began = time.perf_counter()
     fits = fit_path(features, train.distinct, NINE)
     nine = time.perf_counter() - began
     print(f"- all nine (l1, sd) settings to the default tolerance: {nine:.1f} s", flush=True)
     best = next(f for f in fits if (f.l1, f.sd) == (1, 0.5)).objective
-    rival, evaluations, nnz = rival_seconds(features, train.distinct, 1, 0.5, best * (1 + GAP), nine)
+    start = PseudoLikelihood(features, train.distinct).independent_start
+    rival, evaluations, nnz = rival_seconds(features, train.distinct, 1, 0.5, best * (1 + GAP), start, nine)
     print(
         f"- the rival, one setting (l1 1, sd 0.5; {nnz:,} matrix entries): "
         + (f"not there when stopped after {nine:.0f} s" if np.isinf(rival) else f"{rival:.1f} s")
@@ -140,9 +145,10 @@ def gssl():
 MEMORY_PROGRAM = """
 import json, resource, undirected
 from undirected import FeatureSet, datasets
+from undirected.work import Work
 train = datasets.load("c20ng")
 learner = undirected.GSSL(n_generated=5_000_000, threshold=2)
-features = learner.propose(train).union(FeatureSet.atomic(train.domain))
+features = learner.propose(train, Work.start()).features.union(FeatureSet.atomic(train.domain))
 fit = undirected.fit_weights(features, train, l1=5, sd=0.5, time_budget=120)
 print(json.dumps({"n": len(features), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, **fit.report()}))
 """
