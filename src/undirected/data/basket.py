@@ -80,16 +80,17 @@ def _read_baskets(lines: Iterable[str], delimiter: str | None, name: str) -> Ite
 def _leave_out_last_blanks(lines: Iterable[str]) -> Iterator[str]:
     waiting: list[str] = []
     for line in lines:
-        waiting.append(line)
-        if line.strip():
+        if not line.strip():
+            waiting.append(line)
+            continue
+        if waiting:
             yield from waiting
             waiting.clear()
+        yield line
 
 
 def _sort_items(rows: Iterable[Basket], name: str) -> list[str]:
-    items: set[str] = set()
-    for row in rows:
-        items |= row
+    items = set(itertools.chain.from_iterable(rows))
     if not items:
         raise DataError(f"{name} holds no items")
     check_n_columns(len(items), name)

@@ -106,14 +106,19 @@ def open_source(
     reader = find_reader(source, reading)
     if weights is not None:
         weights = check_weights(weights, len(weights), reader.source)
+    found = _count(reader, chunk_rows, weights, reading, domain)
+    table, learned = settle_domain(tidy(found, reading, list_wanted(rules, domain)), domain, rules, reading, domain_from)
+    return TableSource(reader, chunk_rows, _ChunkCoder(table, learned, unknown, missing, domain is not None), weights)
+
+
+def _count(reader: Reader, chunk_rows: int, weights: Array | None, reading: Reading, domain: Domain | None) -> RawTable:
+    """Make the first pass over a table, which keeps what its columns hold."""
     found = count_table(_read_weighted(reader, chunk_rows, 0, weights), _find_needed(reading, domain))
     if found is None:
-        found = reader.read()  # a table without rows, which is refused below
+        return reader.read()  # a table without rows, which is refused in the words for one that is read whole
     if weights is not None:
         check_weights(weights, found.n_rows, found.source)
-    table, learned = settle_domain(tidy(found, reading, list_wanted(rules, domain)), domain, rules, reading, domain_from)
-    coder = _ChunkCoder(table, learned, unknown, missing, domain is not None)
-    return TableSource(reader, chunk_rows, coder, weights)
+    return found
 
 
 class TableSource:
