@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import undirected
-from undirected.evaluation.cmll import cmll, groups_of
+from undirected.evaluation.cmll import cmll, make_groups
 from undirected.inference import Session
 from undirected.inference.evidence import mark_rows
 from undirected.kernels import backend
@@ -111,7 +111,7 @@ def numpy_time(network, codes, sweeps=8):
     """Seconds for all four groups, scaled up from a few sweeps of every group."""
     rng = np.random.default_rng(0)
     total = 0.0
-    for hidden in groups_of(codes.shape[1], split="every"):
+    for hidden in make_groups(codes.shape[1], split="every"):
         sampler = NumpyGibbs(network, hidden)
         states = codes.copy()
         states[:, hidden] = rng.integers(0, 2, (len(codes), len(hidden)))
@@ -125,7 +125,7 @@ def our_time(network, codes, threads):
     reduced = Session(network, threads=threads).reduce()
     domain, rng = network.domain, np.random.default_rng(0)
     seconds, value = 0.0, 0.0
-    for hidden in groups_of(codes.shape[1], split="every"):
+    for hidden in make_groups(codes.shape[1], split="every"):
         states, known = codes.copy(), codes.copy()
         states[:, hidden] = rng.integers(0, 2, (len(codes), len(hidden)))
         known[:, hidden] = -1

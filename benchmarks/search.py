@@ -64,7 +64,7 @@ def _candidates(search, data):
     rows = FeatureSet(data.domain, *list_row_conjunctions(data, "positive"))
     rows = [f for f in rows if len(f) > 1][:: max(1, len(rows) // 2000)]
     generaliser = Generaliser(search, NEAREST, "gvdm", 1)
-    generaliser.know(rows, ())
+    generaliser.learn(rows, ())
     found = [c for f in rows for c in (f, *generaliser.known[f])]
     return [c for c in dict.fromkeys(found) if c not in search.weights]
 
@@ -117,7 +117,7 @@ def joins(names, n_sampled=20_000):
                 some.add(tuple(sorted(a | b)))
         some = list(some)
         began = time.perf_counter()
-        alone = search.gains(some)[1]
+        alone = search.find_gains(some)[1]
         slow = len(some) / (time.perf_counter() - began)
         worst = max(abs(found.get(join, 0.0) - max(gain, 0.0)) for join, gain in zip(some, alone, strict=True))
         sizes = f"{data.n_distinct:,} | {len(features):,} | {n:,}"

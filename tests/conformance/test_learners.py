@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from clocks import Clock, Record
 from undirected import Atomic, Dataset, Domain, FeatureSet, MarkovNetwork, Unconverged, datasets, read_data, tune
-from undirected.structure.names import LEARNERS, learner_class
+from undirected.structure.names import LEARNERS, find_learner_class
 from undirected.work import StoppedBy, Work
 
 # Settings that make a learner quick on small tables; those without any are quick as they are.
@@ -18,7 +18,7 @@ FINDS_NOTHING = ("atomic",)  # by design no better than independent variables
 
 
 def make(name, **params):
-    return learner_class(name)(**{**QUICK.get(name, {}), **params})
+    return find_learner_class(name)(**{**QUICK.get(name, {}), **params})
 
 
 @pytest.fixture(params=LEARNERS)
@@ -148,7 +148,7 @@ def test_every_event_has_a_line(name, mixed):
 
 
 def test_its_grids_name_its_parameters(name):
-    learner = learner_class(name)()
+    learner = find_learner_class(name)()
     for grid in (learner.paper_grid, learner.quick_grid):
         assert grid
         assert set(grid) <= set(learner.get_params())

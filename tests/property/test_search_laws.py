@@ -62,7 +62,7 @@ class Moves(RuleBasedStateMachine):
     @rule(data=st.data())
     def add_the_best(self, data):
         new = [f for f in dict.fromkeys(data.draw(feature_sets(self.table.domain))) if f and f not in self.search.weights]
-        weights, gains = self.search.gains(new)
+        weights, gains = self.search.find_gains(new)
         if len(new) and np.isfinite(gains).any():
             k = int(np.argmax(gains))
             assert FeatureSet.from_normalised([new[k]], self.table.domain).support(self.table)[0] >= self.search.min_rows
@@ -78,7 +78,7 @@ class Moves(RuleBasedStateMachine):
         variables = sorted({self.variable(literal) for literal in feature})
         kept = data.draw(st.lists(st.sampled_from(variables), unique=True)) if variables else []
         part = tuple(literal for literal in feature if self.variable(literal) in kept)
-        ((gain, other, weight),) = self.search.replacements([feature], [[part] if part else []])
+        ((gain, other, weight),) = self.search.find_replacements([feature], [[part] if part else []])
         assert other in (None, part)
         assert gain == pytest.approx(self.change(feature, other, weight), abs=1e-7)
         self.search.move(feature, other, weight, gain)
@@ -226,7 +226,7 @@ def test_screened_slopes_are_derivatives(module, problem, data):
             if int(domain.literal_variable[literal]) in taken or domain.n_states[domain.literal_variable[literal]] < 2:
                 continue
             extended = FeatureSet.from_lists([(*f, literal)], domain)
-            both = network.features._joined(extended)
+            both = network.features.concatenate(extended)
             objective = PseudoLikelihood(both, table, 1)
             below, slope, above = (objective.evaluate(np.append(network.weights, w))[1][-1] for w in (-1e-4, 0.0, 1e-4))
             assert curvature[j, literal] == pytest.approx((above - below) / 2e-4, rel=1e-3, abs=1e-4)

@@ -19,7 +19,7 @@ from undirected import (
     read_data,
 )  # fmt: skip
 from undirected.errors import FeatureError
-from undirected.evaluation.cmll import groups_of
+from undirected.evaluation.cmll import make_groups
 from undirected.inference import Session, completion, gibbs, mcsat
 from undirected.inference.diagnostics import diagnose
 from undirected.inference.enumeration import enumerate_assignments
@@ -595,7 +595,7 @@ def test_cmll_equals_enumeration_and_gibbs_errs_as_it_says():
     for split in ("random", "contiguous", "every"):
         found = cmll(network, table, seed=3, split=split)
         assert found.exact_share == 1
-        assert found.value == pytest.approx(brute_cmll(network, table, groups_of(8, 4, 3, split)), abs=1e-9)
+        assert found.value == pytest.approx(brute_cmll(network, table, make_groups(8, 4, 3, split)), abs=1e-9)
         assert found.per_variable == found.value / 8
     truth = cmll(network, table, seed=3)
     sampled = cmll(network, table, seed=3, method="gibbs", burn_in=30, sweeps=400)
@@ -629,14 +629,14 @@ def test_cmll_counts_weights_and_groups_as_documented():
     repeated = table.subset(np.repeat(np.arange(40), weights.astype(int)))
     assert cmll(network, weighted).value == pytest.approx(cmll(network, repeated).value, abs=1e-12)
     assert cmll(network, table, groups=6).value == pytest.approx(network.pll(table), abs=1e-9)  # one hidden variable at a time
-    assert [len(g) for g in groups_of(10, 4, 0)] == [3, 3, 2, 2]
-    assert sorted(np.concatenate(groups_of(10, 4, 1)).tolist()) == list(range(10))
-    assert groups_of(6, 3, split="contiguous")[0].tolist() == [0, 1]
-    assert groups_of(6, 3, split="every")[0].tolist() == [0, 3]
+    assert [len(g) for g in make_groups(10, 4, 0)] == [3, 3, 2, 2]
+    assert sorted(np.concatenate(make_groups(10, 4, 1)).tolist()) == list(range(10))
+    assert make_groups(6, 3, split="contiguous")[0].tolist() == [0, 1]
+    assert make_groups(6, 3, split="every")[0].tolist() == [0, 3]
     with pytest.raises(ParameterError):
-        groups_of(6, 0)
+        make_groups(6, 0)
     with pytest.raises(ParameterError, match="split"):
-        groups_of(6, 2, split="half")
+        make_groups(6, 2, split="half")
     with pytest.raises(ParameterError):
         cmll(network, table, method="bp")
 

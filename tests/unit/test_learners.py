@@ -16,7 +16,7 @@ from undirected import (
     MarkovNetwork,
     datasets,
 )
-from undirected.structure.chow_liu import mutual_information
+from undirected.structure.chow_liu import measure_information
 from undirected.work import Work
 
 
@@ -38,7 +38,7 @@ def test_chow_liu_recovers_a_tree(tree):
 
 def test_mutual_information_equals_the_definition(tree):
     codes = tree[1].codes
-    found = mutual_information(tree[1])
+    found = measure_information(tree[1])
     for i, j in [(0, 1), (2, 5)]:
         joint = np.array([[((codes[:, i] == a) & (codes[:, j] == b)).mean() for b in (0, 1)] for a in (0, 1)])
         expected = (joint * np.log(joint / (joint.sum(1, keepdims=True) * joint.sum(0)))).sum()

@@ -111,7 +111,7 @@ def test_gains_equal_brute_force(five):
     expected = [by_brute_force(five, search.weights, c, 1.0) for c in candidates]
     np.testing.assert_allclose(gains, expected, atol=1e-5)
     # The bound that spares hopeless candidates never hides one that gains.
-    kept = search.gains(candidates)[1]
+    kept = search.find_gains(candidates)[1]
     np.testing.assert_array_equal(np.isfinite(kept) & (kept > 0), np.array(expected) > 0)
     assert all(g > 0 for g in expected)
     assert (weights[:3] > 0).all()
@@ -189,7 +189,7 @@ def test_a_surcharge_is_for_literals_beyond_the_second(triple):
     cheap, dear = (SearchState(triple, 2.0, surcharge=surcharge, work=one_thread()) for surcharge in (0.0, 100.0))
     for search in (cheap, dear):
         search.begin()
-    gains = [search.gains([(A, B, C), (A, B), (D, E)])[1] for search in (cheap, dear)]
+    gains = [search.find_gains([(A, B, C), (A, B), (D, E)])[1] for search in (cheap, dear)]
     assert gains[0][0] - gains[1][0] == pytest.approx(100)
     np.testing.assert_array_equal(gains[0][1:], gains[1][1:])
     assert cheap.score == dear.score
@@ -205,9 +205,9 @@ def test_features_are_joined_with_features_where_extensions_fail():
     data = datasets.exact_sample(MarkovNetwork(features, [1.0, 1.0, 2.5, -1.0, -1.0, -1.0, -1.0]), 5000, seed=1)
     search = SearchState(data, alpha=5.0, work=one_thread())
     search.begin([(A, B), (C, D)])
-    found = list(Conjunctions(search, None)._joined(search))
+    found = list(Conjunctions(search, None)._join(search))
     assert [c.feature for c in found] == [(A, B, C, D)]
-    assert found[0].gain == pytest.approx(search.gains([(A, B, C, D)])[1][0], abs=1e-6)
+    assert found[0].gain == pytest.approx(search.find_gains([(A, B, C, D)])[1][0], abs=1e-6)
 
 
 @pytest.mark.parametrize("sizes", [[2] * 12, [3, 2, 4] * 3])
@@ -225,15 +225,15 @@ def test_joins_of_many_features_are_those_that_gain(sizes):
     search = SearchState(data, alpha=0.2, work=Work.start(threads=2))
     search.begin(features[:100])
     search.weights.update(dict.fromkeys(features[100:], 0.0))
-    found = {c.feature: c.gain for c in Conjunctions(search, None)._joined(search)}
+    found = {c.feature: c.gain for c in Conjunctions(search, None)._join(search)}
     variable = domain.literal_variable
     joins = {tuple(sorted({*a, *b})) for a, b in combinations(features, 2) if min(len({*a} - {*b}), len({*b} - {*a})) >= 2}
     joins = [join for join in joins if len({int(variable[literal]) for literal in join}) == len(join)]
-    expected = {join: gain for join, gain in zip(joins, search.gains(joins)[1].tolist(), strict=True) if gain > 1e-6}
+    expected = {join: gain for join, gain in zip(joins, search.find_gains(joins)[1].tolist(), strict=True) if gain > 1e-6}
     assert len(expected) > 50
     assert found == pytest.approx(expected, abs=1e-5)
     search.work = one_thread()
-    assert found == {c.feature: c.gain for c in Conjunctions(search, None)._joined(search)}
+    assert found == {c.feature: c.gain for c in Conjunctions(search, None)._join(search)}
 
 
 @pytest.mark.parametrize("n_features", [3, 200])
@@ -304,9 +304,9 @@ def test_independence_equals_scipy(triple):
     codes = triple.codes
     tests = Independence(triple)
     chi, expected, free, _ = chi2_contingency(np.histogram2d(codes[:, 0], codes[:, 3], bins=2)[0], correction=False)
-    p, strength = tests.given(0, tests.all_rows, np.array([1, 3]))
+    p, strength = tests.test(0, tests.all_rows, np.array([1, 3]))
     assert (strength[1], p[1]) == (pytest.approx(chi / free), pytest.approx(expected))
-    strength = tests.given(0, tests.split(tests.all_rows, 2), np.array([1]))[1]
+    strength = tests.test(0, tests.split(tests.all_rows, 2), np.array([1]))[1]
     parts = [chi2_contingency(np.histogram2d(*codes[codes[:, 2] == s][:, [0, 1]].T, bins=2)[0], correction=False)[0] for s in (0, 1)]
     assert strength[0] == pytest.approx(sum(parts) / 2)
 
@@ -315,7 +315,7 @@ def test_thin_strata_are_no_evidence():
     """In one stratum 40 rows, in the other two, which agree: chi-square of the two alone would be 2 with an expected count of half."""
     rows = [[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 1, 0]] * 10 + [[0, 0, 1], [1, 1, 1]]
     tests = Independence(Dataset(Domain.from_sizes([2] * 3), np.array(rows)))
-    p, strength = tests.given(0, tests.split(tests.all_rows, 2), np.array([1]))
+    p, strength = tests.test(0, tests.split(tests.all_rows, 2), np.array([1]))
     assert (p[0], strength[0]) == (pytest.approx(1.0), pytest.approx(0.0))
 
 

@@ -98,10 +98,10 @@ def test_one_stream_tells_of_all_parts_of_a_tuning(data):
 
 @pytest.mark.parametrize(("name", "kinds"), [("all-pairs", {SolverStep}), ("l1", {Counted, SolverStep}), ("dp", {SearchStep, SolverStep})])
 def test_learners_tell_of_their_work(name, kinds, data):
-    from undirected.structure.names import learner_class
+    from undirected.structure.names import find_learner_class
 
     record = Record()
-    learner_class(name)(progress=record).fit(data)
+    find_learner_class(name)(progress=record).fit(data)
     assert {type(event) for event in record.events} == kinds
     assert all(str(event) for event in record.events)
 

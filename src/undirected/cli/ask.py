@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from undirected.inference import LogPartition
     from undirected.network.network import MarkovNetwork
 
-literal_options = common.options(
+literal_options = common.combine_options(
     click.option("-e", "literals", multiple=True, metavar="LITERAL", help="What is known: -e smoker=yes -e 'age!=old'; may be repeated."),
     click.option("--evidence", "files", multiple=True, metavar="FILE", help="The same from a file: .evid, or one literal a line."),
 )
-evidence_options = common.options(
+evidence_options = common.combine_options(
     literal_options,
     click.option("--soft", multiple=True, metavar="VAR=P,P", help="Likelihoods in the order of the states: --soft test=0.2,0.9"),
 )
-work_options = common.options(
+work_options = common.combine_options(
     click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For everything that is drawn."),
     click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all); the result is the same for any number."),
     click.option("--memory", type=common.Bytes(), default="2GiB", show_default=True, help="Memory that exact tables may take."),
@@ -259,7 +259,7 @@ def impute(
     _check_output(output, (".csv",))
     model = common.load_network(network, domain_from)
     session = Session(model, seed=seed, threads=threads, memory=memory)
-    text, cells = session.impute_text(read_raw(data, common.reading_of(reading)), method, unknown)
+    text, cells = session.impute_text(read_raw(data, common.make_reading(reading)), method, unknown)
     common.remark(f"filled {cells:,} missing cells", quiet)
     _write(text, output, {"filled": cells}, as_json)
 
@@ -307,7 +307,7 @@ def explain(
     model = common.load_network(network, domain_from)
     codes = np.full(len(model.domain), -1)
     if data is not None:
-        table = read_partial(model, read_raw(data, common.reading_of(reading)), variable, unknown)
+        table = read_partial(model, read_raw(data, common.make_reading(reading)), variable, unknown)
         if row > len(table):
             raise DataError(f"{table.source} has {len(table):,} rows, so there is no row {row}")
         codes = table.codes[row - 1].astype(int)

@@ -72,7 +72,7 @@ class Deviation(click.ParamType):  # type: ignore[type-arg]
         return number
 
 
-def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+def combine_options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     def apply(function: F) -> F:
         for decorator in reversed(decorators):
             function = decorator(function)
@@ -90,7 +90,7 @@ missing_option = click.option(
 )
 memory_option = click.option("--memory", type=Bytes(), default="2GiB", show_default=True, help="Memory that row lists may take.")
 
-output_options = options(
+output_options = combine_options(
     click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output."),
     click.option("-q", "--quiet", is_flag=True, help="No progress, no remarks."),
     click.option("--debug", is_flag=True, help="A traceback where something goes wrong."),
@@ -121,7 +121,7 @@ unknown_option = click.option(
     help="States that the network does not know: an error, or missing cells.",
 )
 
-table_options = options(
+table_options = combine_options(
     click.option(
         "--format", "format_", type=click.Choice(["csv", "tsv", "basket", "libra", "parquet", "npz"]), help="Override the suffix."
     ),
@@ -132,9 +132,9 @@ table_options = options(
     click.option("--drop", multiple=True, metavar="COL", help="Leave out a column; may be repeated."),
     click.option("--columns", type=Names(), help="Take only these columns."),
 )
-read_options = options(table_options, missing_option, unknown_option)
+read_options = combine_options(table_options, missing_option, unknown_option)
 
-domain_options = options(
+domain_options = combine_options(
     click.option("--bins", type=click.IntRange(2), default=4, show_default=True, help="Bins for numeric columns."),
     click.option("--categorical", multiple=True, metavar="COL", help="Take a column as states, even if it holds numbers."),
     click.option("--numeric", multiple=True, metavar="COL", help="Take a column as numbers, even if it has few values."),
@@ -147,13 +147,13 @@ names_option = click.option(
     "--domain-from", metavar="FILE", help="A network (.json) or table that gives names and states to a .mn or .uai network, by position."
 )
 
-compute_options = options(
+compute_options = combine_options(
     click.option("--threads", type=click.IntRange(1, 4096), help="Cores to use (default: all); the result is the same for any number."),
     click.option("--time-budget", type=Seconds(), help="Stop after this long (60s, 5m) with the best weights so far."),
     memory_option,
 )
 
-weight_options = options(
+weight_options = combine_options(
     click.option("--l1", type=click.FloatRange(0), default=0.0, show_default=True, help="L1 penalty (learn -a all-pairs: 1, gssl: 5)."),
     click.option(
         "--sd", type=Deviation(), default="1", show_default=True, help="Deviation of the Gaussian prior; inf for none (learn -a gssl: 0.5)."
@@ -217,12 +217,12 @@ def read_table(
     return table
 
 
-def known_domain_options(reading: dict[str, Any]) -> dict[str, Any]:
+def choose_known_domain_options(reading: dict[str, Any]) -> dict[str, Any]:
     """Of the options for reading a table, those that matter when its domain is given."""
     return {name: reading[name] for name in (*TABLE, "missing", "unknown")}
 
 
-def reading_of(options: dict[str, Any]) -> Any:
+def make_reading(options: dict[str, Any]) -> Any:
     """The options for reading a table as `undirected.data.readers.read_raw` takes them."""
     from undirected.data.readers import Reading
 
@@ -230,7 +230,7 @@ def reading_of(options: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def status_line(quiet: bool, first: str) -> Iterator[Callable[[str], None] | None]:
+def show_status(quiet: bool, first: str) -> Iterator[Callable[[str], None] | None]:
     """A line on the terminal that can be changed; None where nobody would see it."""
     if quiet or not sys.stderr.isatty():
         yield None
@@ -260,19 +260,19 @@ class Screen:
 @contextmanager
 def follow_work(quiet: bool, first: str = "preparing ...") -> Iterator[Screen]:
     """A listener that draws the events of long work on standard error."""
-    with status_line(quiet, first) as show:
+    with show_status(quiet, first) as show:
         yield Screen(quiet, show)
 
 
 @contextmanager
-def without_early_warnings() -> Iterator[None]:
+def silence_early_warnings() -> Iterator[None]:
     """An early stop is told by the exit code and the report."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Unconverged)
         yield
 
 
-def exit_code(fit: WeightFit) -> int:
+def choose_exit_code(fit: WeightFit) -> int:
     return {StoppedBy.TOLERANCE: 0, StoppedBy.INTERRUPT: EXIT_INTERRUPTED}.get(fit.stopped_by, EXIT_EARLY)
 
 

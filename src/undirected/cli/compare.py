@@ -11,7 +11,7 @@ import click
 
 from undirected.cli import common
 from undirected.errors import ParameterError
-from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
+from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, find_learner_class
 
 if TYPE_CHECKING:
     from undirected.evaluation.results import Comparison
@@ -104,7 +104,7 @@ def _build_learners(names: list[str], **params: Any) -> dict[str, Any]:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise click.UsageError(f"--learners names {twice[0]} twice")
-    return {name: learner_class(name)(**params) for name in names}
+    return {name: find_learner_class(name)(**params) for name in names}
 
 
 def _list_datasets(datasets: str) -> list[str]:

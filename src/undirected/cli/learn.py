@@ -87,14 +87,14 @@ def learn(
     reading = given.reading
     table = common.read_table(data, quiet, **reading)
     table.require_complete("learning")
-    how = common.known_domain_options(reading)
+    how = common.choose_known_domain_options(reading)
     table, held_out = _split(table, valid, seed, quiet, **how) if valid not in (None, "none") else (table, None)
     if valid is None and held_out is None:
-        held_out = _own_split(data, table, quiet, how)
+        held_out = _read_own_split(data, table, quiet, how)
     common.remark(f"{table.source}: {len(table):,} rows ({table.n_distinct:,} distinct), {len(table.domain)} variables", quiet)
     report: dict[str, Any] = {"algorithm": algorithm}
     lines: list[str] = []
-    with common.follow_work(quiet) as screen, common.without_early_warnings():
+    with common.follow_work(quiet) as screen, common.silence_early_warnings():
         task = Task(given, table, held_out, seed, quiet, report, lines, check=valid != "none", screen=screen)
         if algorithm == "auto":
             learner = task.choose()
@@ -103,7 +103,7 @@ def learn(
         else:
             learner = task.learn()
         network, fit = learner.network_, learner.fit_
-        report |= {**fit.report(), **_details(learner, lines)}
+        report |= {**fit.report(), **_describe_learned(learner, lines)}
         lines.append(common.describe_fit(fit))
         _save(network, output, report, lines)
         task.judge(learner)
@@ -115,10 +115,10 @@ def learn(
         lines.append(network.summary())
         common.remark("the network was not saved; add -o net.json to keep it", quiet)
     common.emit(report, as_json, "\n".join(lines))
-    return common.exit_code(fit)
+    return common.choose_exit_code(fit)
 
 
-def _own_split(data: str, table: Dataset, quiet: bool, how: dict[str, Any]) -> Dataset | None:
+def _read_own_split(data: str, table: Dataset, quiet: bool, how: dict[str, Any]) -> Dataset | None:
     """The validation rows that a data set brings along, if it does."""
     from undirected.data.catalog import has_splits
 
@@ -186,14 +186,14 @@ class Task:
         return learner
 
     def _learn_from_few(self, params: dict[str, Any]) -> Any:
-        from undirected.structure.names import learner_class
+        from undirected.structure.names import find_learner_class
         from undirected.tuning.automatic import list_candidates
 
         name = "all-pairs" if "all-pairs" in list_candidates(self.table) else "chow-liu"
         self.lines.append(f"{len(self.table)} rows are too few to set some aside: {name} with a strong penalty, unchecked")
         self.report["chosen"] = name
         self.check = False
-        return learner_class(name)(**params, l1=5.0).fit(self.table)
+        return find_learner_class(name)(**params, l1=5.0).fit(self.table)
 
     def _set_apart(self) -> tuple[Dataset, Dataset]:
         """The rows to learn from while settings are compared, and those to compare them on."""
@@ -225,7 +225,7 @@ class Task:
         self.lines.append(found.describe(chosen_here="chosen" in self.report or "tried" in self.report))
 
 
-def _details(learner: Any, lines: list[str]) -> dict[str, Any]:
+def _describe_learned(learner: Any, lines: list[str]) -> dict[str, Any]:
     """What a learner has to tell beside its weights."""
     if hasattr(learner, "generation_seconds_"):
         made = (learner.n_listed_, learner.n_unique_, learner.generation_seconds_)
@@ -288,15 +288,15 @@ def weights(
     start = None
     if features.lower().endswith(".txt"):
         table = common.read_table(data, quiet, **reading)
-        chosen = _features_from_text(features, table)
+        chosen = _read_features(features, table)
     else:
         from undirected import formats
 
         network = formats.load(features)
         chosen = network.features
         start = network.weights if warm_start else None
-        table = common.read_table(data, quiet, domain=network.domain, **common.known_domain_options(reading))
-    with common.follow_work(quiet) as screen, common.without_early_warnings():
+        table = common.read_table(data, quiet, domain=network.domain, **common.choose_known_domain_options(reading))
+    with common.follow_work(quiet) as screen, common.silence_early_warnings():
         fit = fit_weights(
             chosen,
             table,
@@ -314,10 +314,10 @@ def weights(
     lines = [common.describe_fit(fit)]
     _save(fit.network(prune), output, report, lines)
     common.emit(report, as_json, "\n".join(lines))
-    return common.exit_code(fit)
+    return common.choose_exit_code(fit)
 
 
-def _features_from_text(path: str, table: Dataset) -> FeatureSet:
+def _read_features(path: str, table: Dataset) -> FeatureSet:
     from undirected import formats
     from undirected.features.feature_set import FeatureSet
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from undirected.cli import common
-from undirected.structure.names import learner_class
+from undirected.structure.names import find_learner_class
 
 # Options that belong to some learners only; without one the learner's own default counts.
 OWN = (
@@ -36,7 +36,7 @@ class NumberOr(click.ParamType):  # type: ignore[type-arg]
         return number
 
 
-learner_options = common.options(
+learner_options = common.combine_options(
     click.option("--n-generated", type=click.IntRange(1), help="gssl: length of the list of candidates (1000000)."),
     click.option("--threshold", type=click.IntRange(0), help="gssl: keep candidates generated more often than this (1)."),
     click.option(
@@ -93,7 +93,7 @@ class Built:
     def make(self, progress: Any = None, share: float = 1.0) -> Any:
         """The learner, with a share of the time budget."""
         budget = self.params["time_budget"]
-        return learner_class(self.name)(**self.params | {"time_budget": budget and share * budget, "progress": progress})
+        return find_learner_class(self.name)(**self.params | {"time_budget": budget and share * budget, "progress": progress})
 
     @property
     def without_files(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Built:
 def resolve(ctx: click.Context, algorithm: str, tuning: bool) -> str:
     """The learner that is meant where none is named: that of the settings that are, if there are any."""
     named = [name for name in (*OWN, "l1", "sd") if _given(ctx, name)]
-    gssl = {*learner_class("gssl")().get_params()} if named else set()
+    gssl = {*find_learner_class("gssl")().get_params()} if named else set()
     strange = [name for name in named if name not in gssl]
     if algorithm == "auto" and strange:
         raise click.UsageError(f"--{strange[0].replace('_', '-')} belongs to some learners only; name one with -a (see --help)")
@@ -117,7 +117,7 @@ def _given(ctx: click.Context, name: str) -> bool:
 
 def build(ctx: click.Context, algorithm: str, options: dict[str, Any], tuning: bool, seed: int) -> Built:
     """The learner's parameters out of the options of a command."""
-    known = None if algorithm == "auto" else learner_class(algorithm)().get_params()
+    known = None if algorithm == "auto" else find_learner_class(algorithm)().get_params()
     params = {name: options.pop(name) for name in ("tol", "prune", "threads", "memory", "time_budget")}
     for name in (*OWN, "l1", "sd"):
         value = options.pop(name)

@@ -79,7 +79,7 @@ def score(
         from undirected.evaluation.cmll import cmll
         from undirected.work import Event
 
-        with common.status_line(quiet, "cmll ...") as show:
+        with common.show_status(quiet, "cmll ...") as show:
 
             def report(event: Event) -> None:
                 if show is not None:

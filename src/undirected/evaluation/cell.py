@@ -59,7 +59,7 @@ class Job:
     splits: int = 0  # of the variables, for CMLL
     refine: bool = True  # the prior, as `tune` does
 
-    def identity(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """What the row depends on."""
         return {
             "label": self.label,
@@ -76,9 +76,9 @@ class Job:
     @property
     def file(self) -> OwnedFile:
         """Where the row is kept with what it was made of."""
-        return OwnedFile(self.row_file, self.identity(), "a finished cell", "identity")
+        return OwnedFile(self.row_file, self.describe(), "a finished cell", "identity")
 
-    def failure(self, why: str) -> dict[str, Any]:
+    def make_failure(self, why: str) -> dict[str, Any]:
         """The row of a cell that could not be filled."""
         return {"learner": self.label, "dataset": self.tables.name, "fraction": self.fraction, "error": why}
 
@@ -165,7 +165,7 @@ def fill(job: Job) -> dict[str, Any]:
         "structure_seconds": found.structure_seconds,
         "weights_seconds": found.weights_seconds,
         "seconds": found.seconds,
-        "peak_bytes": peak_bytes(),
+        "peak_bytes": measure_peak_bytes(),
         "settings": choice.trial.settings,
         "n_settings": len(found.trials),
         "complete": found.complete,
@@ -176,7 +176,7 @@ def fill(job: Job) -> dict[str, Any]:
     }
 
 
-def peak_bytes() -> int | None:
+def measure_peak_bytes() -> int | None:
     """The most memory this process has held, where the system tells."""
     status = Path("/proc/self/status")
     if status.exists():  # rusage counts what the parent held when it started the process
@@ -208,9 +208,9 @@ def main() -> int:
     try:
         row = run(job)
     except UndirectedError as error:
-        row = job.failure(str(error))
+        row = job.make_failure(str(error))
     except MemoryError:
-        row = job.failure("out of memory; give the learner a smaller `memory` (--memory), or use fewer --jobs")
+        row = job.make_failure("out of memory; give the learner a smaller `memory` (--memory), or use fewer --jobs")
     keep(job, row)
     return 0
 

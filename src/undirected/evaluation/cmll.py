@@ -50,7 +50,7 @@ class CMLL:
         return "exact" if self.exact_share == 1 else "gibbs" if self.exact_share == 0 else "exact and gibbs"
 
 
-def groups_of(n: int, groups: int = 4, seed: int = 0, split: str = "random") -> list[Array]:
+def make_groups(n: int, groups: int = 4, seed: int = 0, split: str = "random") -> list[Array]:
     """The variables' numbers by group: a seeded shuffle dealt out (``random``), runs of neighbours (``contiguous``), or every fourth
     variable (``every``)."""
     if split not in SPLITS:
@@ -112,7 +112,7 @@ def cmll(
     weights = rows.weights / rows.total_weight
     total, variance = np.zeros(len(rows)), 0.0
     exact, distinct = 0.0, 0
-    parts = groups_of(len(network.domain), groups, seed, split)
+    parts = make_groups(len(network.domain), groups, seed, split)
     pieces = [(hidden, piece) for hidden in parts for piece in cut_rows(len(rows), network.domain.n_literals)]
     for k, (hidden, piece) in enumerate(pieces):
         codes = rows.codes[piece].astype(np.int16)

@@ -14,11 +14,11 @@ from undirected.data.readers import SPLITS, read_data
 from undirected.data.splits import holdout
 from undirected.errors import DataError, ParameterError
 from undirected.evaluation.cell import Job, Tables
-from undirected.evaluation.results import Comparison, with_published
+from undirected.evaluation.results import Comparison, add_published
 from undirected.evaluation.runs import CellRunner, Row, find_finished, lock_folder, make_file_name
 from undirected.store import check_writable
 from undirected.structure.learner import Learner
-from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, learner_class
+from undirected.structure.names import DEFAULT_LEARNERS, LEARNERS, find_learner_class
 from undirected.tuning.grids import check_grid
 from undirected.work import Listener, Milestone, Work, count_cores
 
@@ -110,7 +110,7 @@ def compare(
         _make_folders(target)
         lanes = [
             [
-                Job(label, made, grids[label], each, size, seed, *_places(target, each.name, label, size), cmll_splits, not quick)
+                Job(label, made, grids[label], each, size, seed, *_choose_files(target, each.name, label, size), cmll_splits, not quick)
                 for label, made in makers.items()
             ]
             for each in tables
@@ -133,7 +133,7 @@ def _check(sizes: Sequence[float], jobs: int, cmll_splits: int) -> None:
 def _fill_cells(lanes: list[list[Job]], target: Path, jobs: int, lock: int | None, work: Work) -> Comparison:
     """Run the cells that are missing, and write the results after each."""
     order = [job for lane in lanes for job in lane]
-    rows = {id(job): with_published(row) for job in order if (row := find_finished(job)) is not None}
+    rows = {id(job): add_published(row) for job in order if (row := find_finished(job)) is not None}
     by_name = {(job.label, job.tables.name, job.fraction): id(job) for job in order}
 
     def so_far(complete: bool) -> Comparison:
@@ -142,7 +142,7 @@ def _fill_cells(lanes: list[list[Job]], target: Path, jobs: int, lock: int | Non
         return found
 
     def report(row: Row) -> None:
-        row = with_published(row)
+        row = add_published(row)
         rows[by_name[row["learner"], row["dataset"], row["fraction"]]] = row
         so_far(len(rows) == len(order))
         work.emit(CellFilled(len(rows), len(order), row))
@@ -166,7 +166,7 @@ def _make_folders(target: Path) -> None:
         raise DataError(f"the folder {target} cannot be used: {error}") from None
 
 
-def _places(target: Path, dataset: str, label: str, size: float) -> tuple[Path, Path, Path]:
+def _choose_files(target: Path, dataset: str, label: str, size: float) -> tuple[Path, Path, Path]:
     parts = (dataset,) if size == 1 else (dataset, repr(size))
     cell = f"{make_file_name(*parts, label)}.json"
     return target / "cells" / cell, target / "ledgers" / f"{make_file_name(*parts)}.jsonl", target / "networks" / cell
@@ -182,7 +182,7 @@ def _label_learners(learners: Sequence[Any] | Mapping[str, Any]) -> dict[str, An
     for label, given in pairs:
         if label in found:
             raise ParameterError(f"two learners are called {label!r}; give a mapping of labels to learners")
-        made = learner_class(given)() if isinstance(given, str) else given() if isinstance(given, type) else given
+        made = find_learner_class(given)() if isinstance(given, str) else given() if isinstance(given, type) else given
         if not isinstance(made, Learner):
             raise ParameterError(f"{given!r} is not a learner; choose one of {', '.join(LEARNERS)}, or give one of the classes")
         found[label] = type(made)(**made.get_params())

@@ -39,7 +39,7 @@ class Value:
 
 
 @functools.cache
-def _values() -> dict[tuple[str, str, str], list[Value]]:
+def _read_values() -> dict[tuple[str, str, str], list[Value]]:
     text = resources.files("undirected.evaluation").joinpath("published.tsv").read_text("utf8")
     found: dict[tuple[str, str, str], list[Value]] = {}
     for row in csv.DictReader(text.splitlines(), delimiter="\t"):
@@ -59,4 +59,4 @@ def published(metric: str, learner: str, dataset: str) -> list[Value]:
     >>> value.value, value.paper, value.table
     (-0.124, 'dtsl-2014', 3)
     """
-    return _values().get((metric, learner, dataset), [])
+    return _read_values().get((metric, learner, dataset), [])

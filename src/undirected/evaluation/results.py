@@ -17,7 +17,7 @@ import numpy as np
 from undirected.errors import DataError
 from undirected.evaluation.published import published
 from undirected.evaluation.runs import Row
-from undirected.evaluation.significance import mean_ranks, wilcoxon_p
+from undirected.evaluation.significance import compute_mean_ranks, compute_wilcoxon_p
 from undirected.kernels.types import Array
 from undirected.store import write_whole
 from undirected.tuning.tune import align_columns
@@ -75,13 +75,13 @@ class Comparison:
     def ranks(self, metric: str = "npll") -> dict[str, float]:
         """Each learner's mean rank over the data sets; 1 would be the best everywhere."""
         names, scores = self.scores(metric)
-        return dict(zip(self.learners, mean_ranks(scores).tolist(), strict=True)) if names else {}
+        return dict(zip(self.learners, compute_mean_ranks(scores).tolist(), strict=True)) if names else {}
 
     def p_values(self, metric: str = "npll") -> dict[tuple[str, str], float]:
         """Wilcoxon's signed-rank test between every two learners over the data sets, two-sided."""
         names, scores = self.scores(metric)
         pairs = itertools.combinations(range(len(self.learners)), 2) if names else ()
-        return {(self.learners[i], self.learners[j]): wilcoxon_p(scores[:, i], scores[:, j]) for i, j in pairs}
+        return {(self.learners[i], self.learners[j]): compute_wilcoxon_p(scores[:, i], scores[:, j]) for i, j in pairs}
 
     def table(self, metric: str = "npll") -> tuple[list[str], list[list[tuple[str, bool]]]]:
         """The heading, and per data set the cells as text with whether they are the best: test score (published score)."""
@@ -219,7 +219,7 @@ def load_comparison(folder: str | os.PathLike[str]) -> Comparison:
         raise DataError(f"{path} is not a result of compare: {error}") from None
 
 
-def with_published(row: Row) -> Row:
+def add_published(row: Row) -> Row:
     if "error" in row:
         return row
     row = dict(row)

@@ -43,7 +43,7 @@ class CellRunner:
 
     def run(self, jobs: int) -> None:
         """To the end, or until something raises or Ctrl-C is pressed; no process is left behind."""
-        threads = [threading.Thread(target=self._worker, daemon=True) for _ in range(jobs)]
+        threads = [threading.Thread(target=self._run_lanes, daemon=True) for _ in range(jobs)]
         try:
             for thread in threads:
                 thread.start()
@@ -63,7 +63,7 @@ class CellRunner:
             for process in self._running:
                 process.kill()
 
-    def _worker(self) -> None:
+    def _run_lanes(self) -> None:
         while not self._stopped:
             with self._guard:
                 lane = next(self._waiting, [])
@@ -71,7 +71,7 @@ class CellRunner:
                 return
             try:
                 for job in lane:
-                    row = self._one(job)
+                    row = self._run_cell(job)
                     with self._guard:
                         if self._stopped:
                             return
@@ -80,14 +80,14 @@ class CellRunner:
                 self._trouble = error
                 self._stop()
 
-    def _one(self, job: Job) -> Row:
+    def _run_cell(self, job: Job) -> Row:
         try:
             content = pickle.dumps(job)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ParameterError(f"{job.label} cannot be sent to a process of its own: {error}") from None
         with self._guard:
             if self._stopped:
-                return job.failure("stopped")
+                return job.make_failure("stopped")
             process = _start_process(self._lock)
             self._running.add(process)
         with process:
@@ -105,8 +105,8 @@ class CellRunner:
             return found
         last = (remarks.strip().splitlines() or [""])[-1]
         if code < 0:
-            return job.failure(f"killed by signal {-code}, perhaps for want of memory. {last}")
-        return job.failure(f"ended with code {code}: {last}")
+            return job.make_failure(f"killed by signal {-code}, perhaps for want of memory. {last}")
+        return job.make_failure(f"ended with code {code}: {last}")
 
 
 def _start_process(lock: int | None) -> subprocess.Popen[bytes]:

@@ -19,7 +19,7 @@ from undirected.kernels.types import Array
 from undirected.network.edges import Edge, find_directed, measure_edges
 from undirected.network.network import MarkovNetwork
 from undirected.structure.learner import Learner
-from undirected.weights.fit import one_blas_thread
+from undirected.weights.fit import use_one_blas_thread
 from undirected.work import Counted, Listener, StoppedBy, Work
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def bootstrap(
     shares = [0.0] * n + [DROPPED[k % len(DROPPED)] for k in range(n if n_dropping is None else n_dropping)]
     base = rows if np.all(rows.weights == np.round(rows.weights)) else table
     samples = (_resample(base, share, seed, k) for k, share in enumerate(shares))
-    with one_blas_thread(), warnings.catch_warnings():
+    with use_one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", Unconverged)
         whole = _learn(learner, rows, work.extend().silent())
         found, stopped_by = _learn_samples(learner, samples, len(shares), work)

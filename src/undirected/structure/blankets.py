@@ -50,7 +50,7 @@ def _find_blanket(tests: Independence, target: int, level: float, check: Callabl
     found: list[int] = []
     everyone = np.setdiff1d(np.arange(tests.n_variables), [target])
     strata = tests.all_rows
-    p, strength = tests.given(target, strata, everyone)
+    p, strength = tests.test(target, strata, everyone)
     others, p, strength = (values[p < level] for values in (everyone, p, strength))
     all_looked_at = False
     while True:
@@ -64,7 +64,7 @@ def _find_blanket(tests: Independence, target: int, level: float, check: Callabl
         else:
             others, all_looked_at = np.setdiff1d(everyone, found), True
         check()
-        p, strength = tests.given(target, strata, others)
+        p, strength = tests.test(target, strata, others)
     return sorted(_shrink(tests, target, found, level, check))
 
 
@@ -77,7 +77,7 @@ def _shrink(tests: Independence, target: int, found: list[int], level: float, ch
     earlier = tests.all_rows
     for v in found:
         check()
-        p, strength = tests.given(target, tests.both(earlier, later.pop()), np.array([v]))
+        p, strength = tests.test(target, tests.combine(earlier, later.pop()), np.array([v]))
         if p[0] < level or strength[0] == 0:  # where no test can be made, that by which it came in stands
             kept.append(v)
             earlier = tests.split(earlier, v)
@@ -103,15 +103,15 @@ class Independence:
         self.n_variables = len(data.domain)
         self.all_rows = Grouped(np.zeros(len(table), dtype=np.int32), 1)
 
-    def both(self, a: Grouped, b: Grouped) -> Grouped:
+    def combine(self, a: Grouped, b: Grouped) -> Grouped:
         """The strata of both together, those that occur."""
         return Grouped(*self.kernels.combine(a.stratum, a.n, b.stratum, b.n))
 
     def split(self, strata: Grouped, v: int) -> Grouped:
         """Each stratum by the states of one more variable."""
-        return self.both(strata, Grouped(self.codes[v].astype(np.int32), int(self.n_states[v])))
+        return self.combine(strata, Grouped(self.codes[v].astype(np.int32), int(self.n_states[v])))
 
-    def given(self, target: int, strata: Grouped, others: Array) -> tuple[Array, Array]:
+    def test(self, target: int, strata: Grouped, others: Array) -> tuple[Array, Array]:
         chi, free = self.tests.test(strata.stratum, strata.n, target, others.astype(np.int32), LEAST_EXPECTED, ENOUGH_SEEN)
         tested, free = free > 0, np.maximum(free, 1)
         return np.where(tested, chdtrc(free, chi), 1.0), np.where(tested, chi / free, 0.0)

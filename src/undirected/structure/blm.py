@@ -138,7 +138,7 @@ class BLM(SearchLearner):
         self.initial = initial
         self.min_rows = min_rows
 
-    def rules(self) -> dict[str, Any]:
+    def list_rules(self) -> dict[str, Any]:
         return {"min_rows": self.min_rows}
 
     def explore(self, search: SearchState, state: dict[str, Any] | None) -> None:
@@ -185,7 +185,7 @@ def search_bottom_up(
     generaliser = Generaliser(search, nearest, distance, power)
     if state is None:
         given = list(initial())
-        search.begin(() if waiting else search.admitted(given))
+        search.begin(() if waiting else search.admit(given))
         sweep = Sweep([*given], [])
     else:
         sweep = Sweep.from_state(state)
@@ -228,8 +228,8 @@ class Sweep:
         batch = 1  # features looked at together: the answers hold until one of them is acted on
         while self.position < len(self.order):
             block = [f for f in self.order[self.position : self.position + batch] if f is not None]
-            generaliser.know(block, (f for f in self.order[self.position : self.position + AHEAD] if f is not None))
-            best = search.replacements(block, [[f, *generaliser.known[f]] for f in block])
+            generaliser.learn(block, (f for f in self.order[self.position : self.position + AHEAD] if f is not None))
+            best = search.find_replacements(block, [[f, *generaliser.known[f]] for f in block])
             moved = next((k for k, (gain, _, _) in enumerate(best) if gain > LEAST_GAIN), None)
             search.work.check()
             if moved is None:
@@ -267,7 +267,7 @@ class Generaliser:
         self.known: dict[Feature, list[Feature]] = {}
         self.size = 0  # literals remembered
 
-    def know(self, needed: list[Feature], soon: Iterable[Feature]) -> None:
+    def learn(self, needed: list[Feature], soon: Iterable[Feature]) -> None:
         """Find the generalisations of those needed, if there are new ones, and with them those needed soon."""
         if all(f in self.known for f in needed):
             return

@@ -142,8 +142,8 @@ class CliqueConjunctions:
         literals = [range(int(domain.base[v]) + 1, int(domain.base[v + 1])) for v in range(len(domain))]
         self.features = [f for variables in sorted(seen) for f in itertools.product(*(literals[v] for v in variables))]
 
-    def stages(self, search: SearchState) -> Iterable[Iterable[Candidate]]:
+    def list_stages(self, search: SearchState) -> Iterable[Iterable[Candidate]]:
         yield (Candidate(f) for f in self.features)
 
-    def after(self, search: SearchState, new: Feature) -> Iterable[Candidate]:
+    def list_after(self, search: SearchState, new: Feature) -> Iterable[Candidate]:
         return ()

@@ -43,7 +43,7 @@ class ChowLiu(Learner):
     quick_grid: ClassVar[Grid] = {"sd": [1.0, 10.0]}
 
     def propose(self, data: Dataset, work: Work) -> Structure:
-        information = mutual_information(data)
+        information = measure_information(data)
         # The spanning tree drops zero entries, which is right: such pairs are independent in the table.
         tree = minimum_spanning_tree(sp.csr_matrix(np.triu(-np.where(information > 1e-12, information, 0), 1))).tocoo()
         edges = sorted((int(min(i, j)), int(max(i, j))) for i, j in zip(tree.row, tree.col, strict=True))
@@ -53,7 +53,7 @@ class ChowLiu(Learner):
         return Structure(list_edge_features(data.domain, joined), {"edges_": edges})
 
 
-def mutual_information(data: Dataset) -> Array:
+def measure_information(data: Dataset) -> Array:
     """Of every two variables, in nats."""
     """Mutual information of every pair of variables in the table, in nats; zero on the diagonal."""
     domain = data.domain

@@ -125,7 +125,7 @@ class DellaPietra(SearchLearner):
         self.max_length = max_length
         self.min_rows = min_rows
 
-    def rules(self) -> dict[str, Any]:
+    def list_rules(self) -> dict[str, Any]:
         return {"surcharge": self.surcharge, "min_rows": self.min_rows}
 
     def explore(self, search: SearchState, state: dict[str, Any] | None) -> None:
@@ -146,14 +146,14 @@ class Conjunctions:
         self.variable: list[int] = search.domain.literal_variable.tolist()
         self.most = len(search.domain) if max_length is None else max_length
 
-    def stages(self, search: SearchState) -> Iterable[Iterable[Candidate]]:
-        yield self._extended(search, list(search.weights))
-        yield self._joined(search)
+    def list_stages(self, search: SearchState) -> Iterable[Iterable[Candidate]]:
+        yield self._extend(search, list(search.weights))
+        yield self._join(search)
 
-    def after(self, search: SearchState, new: Feature) -> Iterable[Candidate]:
-        return self._extended(search, [new])
+    def list_after(self, search: SearchState, new: Feature) -> Iterable[Candidate]:
+        return self._extend(search, [new])
 
-    def _extended(self, search: SearchState, features: list[Feature]) -> Iterable[Candidate]:
+    def _extend(self, search: SearchState, features: list[Feature]) -> Iterable[Candidate]:
         """Extensions by one literal that match enough rows and whose quadratic gain is not far below their price, with a hopeful
         guess: the quadratic gain minus that part of the price."""
         features = [f for f in features if len(f) < self.most]
@@ -172,7 +172,7 @@ class Conjunctions:
                 if self.variable[literal] not in {self.variable[own] for own in some[j]}:
                     yield Candidate(tuple(sorted((*some[j], literal))), float(guess[j, k]))
 
-    def _joined(self, search: SearchState) -> Iterable[Candidate]:
+    def _join(self, search: SearchState) -> Iterable[Candidate]:
         """Features of the network joined with each other; where one adds a single literal to the other, that is an extension."""
         long = [f for f in search.weights if len(f) > 1]
         flat = FeatureSet.from_normalised(long, search.domain)

@@ -115,20 +115,20 @@ class DTBLM(SearchLearner):
 
     def _grow_features(self, search: SearchState) -> Iterable[Feature]:
         """The features of the trees; where time cut the trees, a search from here is not the one that was asked for."""
-        structure = self._trees().propose(search.data, search.work)
+        structure = self._make_trees().propose(search.data, search.work)
         features = structure.features.subset(structure.features.lengths > 1)
         if structure.stopped_by is not None:
             search.begin(features)
             raise Stopped(structure.stopped_by)
         return features
 
-    def _trees(self) -> DTSL:
+    def _make_trees(self) -> DTSL:
         return DTSL(**{name: value for name, value in self.get_params().items() if name in DTSL._get_param_names()})
 
     def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
         """`DTSL` is tuned first, over its own part of the grid; the searches start from its best features, and from those of larger
         trees: it is for the search, not for weight learning, to choose among them."""
-        trees = self._trees()
+        trees = self._make_trees()
         own = {name: values for name, values in grid.items() if name in trees.get_params()}
         found = tuner.tune_part(trees, own, work)
         best = {name: [value] for name, value in found.best.structural.items()}

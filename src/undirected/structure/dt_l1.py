@@ -86,8 +86,8 @@ class DTL1(Learner):
         self.random_state = random_state
 
     def propose(self, data: Dataset, work: Work) -> Structure:
-        trees = self._part(DTSL).propose(data, work)
-        pairs = self._part(L1).propose(data, work)
+        trees = self._make_part(DTSL).propose(data, work)
+        pairs = self._make_part(L1).propose(data, work)
         return Structure(trees.features.union(pairs.features), stopped_by=trees.stopped_by or pairs.stopped_by)
 
     def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
@@ -99,7 +99,7 @@ class DTL1(Learner):
         budget = work.left()
         parts: dict[type[Learner], Trials] = {}
         for kind in (DTSL, L1):
-            part = self._part(kind)
+            part = self._make_part(kind)
             own = {name: values for name, values in grid.items() if name in part.get_params()}
             spent = sum(found.seconds for found in parts.values())
             parts[kind] = tuner.tune_part(part, own, work.limit(budget - spent))
@@ -110,7 +110,7 @@ class DTL1(Learner):
             if trial is trees.best:
                 features = trees.features
             else:
-                structure = self._part(DTSL).set_params(**trial.structural).propose(data, work)
+                structure = self._make_part(DTSL).set_params(**trial.structural).propose(data, work)
                 features = structure.features
                 complete = complete and structure.stopped_by is None
             joined = Structure(features.union(pairs.features))
@@ -120,5 +120,5 @@ class DTL1(Learner):
     def recall(self, data: Dataset, work: Work, tuner: Tuner) -> dict[str, Any]:
         return {}
 
-    def _part(self, kind: type[Learner]) -> Learner:
+    def _make_part(self, kind: type[Learner]) -> Learner:
         return kind(**{name: value for name, value in self.get_params().items() if name in kind._get_param_names()})

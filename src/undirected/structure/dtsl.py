@@ -191,10 +191,10 @@ def convert(trees: Trees, conversion: str) -> FeatureSet:
     if conversion == "nonzero":
         keep = ~holds_for_reference(domain, flat)
         flat, owner = flat[keep], owner[keep]
-    return _as_features(domain, flat, owner).canonical()
+    return _make_features(domain, flat, owner).canonical()
 
 
-def _as_features(domain: Any, flat: Array, owner: Array) -> FeatureSet:
+def _make_features(domain: Any, flat: Array, owner: Array) -> FeatureSet:
     lengths = np.bincount(owner, minlength=int(owner[-1]) + 1 if len(owner) else 0)
     lengths = lengths[lengths > 0]
     start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

@@ -25,10 +25,10 @@ class Candidate(NamedTuple):
 class CandidateSource(Protocol):
     """Where candidates come from."""
 
-    def stages(self, search: SearchState) -> Iterable[Iterable[Candidate]]:
+    def list_stages(self, search: SearchState) -> Iterable[Iterable[Candidate]]:
         """Every candidate of the network as it is, the costly ones last: a stage is looked at if those before it have nothing."""
 
-    def after(self, search: SearchState, new: Feature) -> Iterable[Candidate]:
+    def list_after(self, search: SearchState, new: Feature) -> Iterable[Candidate]:
         """Those that a feature brings with it by entering."""
 
 
@@ -52,7 +52,7 @@ class Heap:
 
     def fill(self, search: SearchState, source: CandidateSource) -> None:
         """The candidates of the first stage that has one worth its price."""
-        for stage in source.stages(search):
+        for stage in source.list_stages(search):
             self.add(search, stage)
             found = self.best(search)
             if found is not None:
@@ -79,7 +79,7 @@ class Heap:
         return candidate
 
     def _score(self, search: SearchState, candidates: list[Feature]) -> None:
-        weights, gains = search.gains(candidates)
+        weights, gains = search.find_gains(candidates)
         for candidate, weight, gain in zip(candidates, weights.tolist(), gains.tolist(), strict=True):
             if gain > LEAST_GAIN:
                 self._push(gain, candidate, weight, search.version)
@@ -110,7 +110,7 @@ def grow(search: SearchState, state: dict[str, Any] | None, source: CandidateSou
             gain, candidate, weight = found
             search.move(None, candidate, weight, gain)
             fresh = False
-            heap.add(search, source.after(search, candidate))
+            heap.add(search, source.list_after(search, candidate))
             if not search.relearning_due:
                 continue
         elif fresh:

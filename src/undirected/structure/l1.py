@@ -16,7 +16,7 @@ from undirected.kernels.types import Array
 from undirected.structure.learner import STRUCTURE_SHARE, Grid, Learner
 from undirected.structure.proposal import Proposal, Structure
 from undirected.structure.trials import Tuner
-from undirected.weights.fit import one_blas_thread
+from undirected.weights.fit import use_one_blas_thread
 from undirected.weights.nodewise import solve_nodewise
 from undirected.weights.outcome import Outcome
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
@@ -132,7 +132,7 @@ class L1(Learner):
             if c == "ebic" and by_ebic is not None:
                 picked, finished = by_ebic
             elif 1 / float(c) in path.penalties:
-                learned["path_"] = only = path.at(1 / float(c))
+                learned["path_"] = only = path.pick(1 / float(c))
                 picked, finished = regressions.find_picked(only.weights[0]), path.finished
             else:
                 continue  # there was no time for it
@@ -163,7 +163,7 @@ class NodewisePath:
     violations: list[float]
     finished: bool = True
 
-    def at(self, penalty: float) -> NodewisePath:
+    def pick(self, penalty: float) -> NodewisePath:
         """One penalty alone."""
         k = self.penalties.index(penalty)
         return replace(self, penalties=[penalty], weights=[self.weights[k]], violations=[self.violations[k]])
@@ -190,7 +190,7 @@ class Nodewise:
         finished = True
         weights: dict[int, Array] = {}
         violations: dict[int, float] = {}
-        with one_blas_thread():
+        with use_one_blas_thread():
             w = self.objective.independent_start
             for k in sorted(range(len(penalties)), key=lambda k: -penalties[k]):
                 out = self._solve(penalties[k] * self.penalised, w, tol, work)
@@ -225,7 +225,7 @@ class Nodewise:
         table, domain = self.objective.table, self.features.domain
         share = np.concatenate([[0.0], table.literal_counts() / table.total_weight])
         deviation = np.sqrt(share * (1 - share))[self._other + 1]
-        with one_blas_thread():
+        with use_one_blas_thread():
             w = self.objective.independent_start
             _, gradient, _ = self.objective.evaluate(w)
             usable = (self.penalised > 0) & (deviation > 0)

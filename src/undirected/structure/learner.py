@@ -140,7 +140,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """
         work = self.start_work() if work is None else work
         check_prior(self.l1, self.sd, self.tol)
-        data = self._training_table(_with_target(X, y), sample_weight)
+        data = self._training_table(_add_target(X, y), sample_weight)
         data.require_complete("learning")
         if not data.total_weight > 0:
             raise DataError(f"{data.source}: no row has a weight above zero")
@@ -160,7 +160,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             return Structure(atoms, stopped_by=StoppedBy.INTERRUPT)
         structure.features = structure.features.union(atoms)
         if structure.weights is None and start is not None:
-            structure.weights = start.weights_for(structure.features)
+            structure.weights = start.find_weights_for(structure.features)
         kept = choose_affordable(structure.features, data, work) if structure.objective is None else None
         if kept is not None:
             structure.features, structure.stopped_by = structure.features.subset(kept), StoppedBy.TIME
@@ -210,7 +210,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         return MarkovNetwork(fit.features.subset(keep), fit.weights[keep])
 
     def _training_table(self, X: Any, sample_weight: Any) -> Dataset:
-        domain = as_domain(self.domain)
+        domain = find_domain(self.domain)
         if isinstance(X, Dataset | str | os.PathLike):
             data = read_data(X, domain=domain, bins=self.bins, missing=self.missing)
             if sample_weight is not None:
@@ -250,7 +250,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean pseudo-log-likelihood of the rows; higher is better."""
-        table = self._test_table(_with_target(X, y))
+        table = self._test_table(_add_target(X, y))
         return self.network_.pll(table, self.threads)
 
     @_WithNames
@@ -287,7 +287,7 @@ def describe_params(learner: Learner, ignored: Collection[str] = ()) -> dict[str
     return {name: repr(value) for name, value in learner.get_params().items() if name not in without}
 
 
-def as_domain(value: Any) -> Domain | None:
+def find_domain(value: Any) -> Domain | None:
     """The domain that a parameter names: one itself, that of a table or network, or of a network in a file."""
     if value is None or isinstance(value, Domain):
         return value
@@ -300,7 +300,7 @@ def as_domain(value: Any) -> Domain | None:
     raise ParameterError(f"domain={value!r}: a Domain, a Dataset, a network or the path of one is needed")
 
 
-def _with_target(X: Any, y: Any) -> Any:
+def _add_target(X: Any, y: Any) -> Any:
     """The frame with a named series as one more column."""
     if y is None:
         return X

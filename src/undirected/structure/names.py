@@ -27,7 +27,7 @@ LEARNERS = {
 DEFAULT_LEARNERS = ("gssl", "l1", "dtsl", "dt+l1", "atomic")  # of a comparison
 
 
-def learner_class(name: str) -> Callable[..., Learner]:
+def find_learner_class(name: str) -> Callable[..., Learner]:
     if name not in LEARNERS:
         raise ParameterError(f"no learner is called {name!r}; choose one of {', '.join(LEARNERS)}")
     module, _, kind = LEARNERS[name].partition(".")

@@ -66,7 +66,7 @@ class SearchLearner(Learner):
     def explore(self, search: SearchState, state: dict[str, Any] | None) -> None:
         """Search until nothing improves the score; ``state`` is what was saved with the checkpoint that is being taken up."""
 
-    def rules(self) -> dict[str, Any]:
+    def list_rules(self) -> dict[str, Any]:
         """What a subclass asks of the features that enter, as `Search` takes it."""
         return {}
 
@@ -84,7 +84,7 @@ class SearchLearner(Learner):
         return self.propose(data, work)
 
     def recall(self, data: Dataset, work: Work, tuner: Tuner) -> dict[str, Any]:
-        kept = tuner.find_checkpoint(self._owner(data))
+        kept = tuner.find_checkpoint(self._make_owner(data))
         return {} if kept is None or not kept.exists() else self._run(data, kept, work)[1]
 
     def pack(self) -> dict[str, Any]:
@@ -106,9 +106,9 @@ class SearchLearner(Learner):
         if checkpoint is not None:
             check_writable(checkpoint)
         search = SearchState(
-            data, self.alpha, *((self.l1, self.sd) if self.search_sd is None else (0.0, self.search_sd)), **self.rules(),
+            data, self.alpha, *((self.l1, self.sd) if self.search_sd is None else (0.0, self.search_sd)), **self.list_rules(),
             tol=self.tol, relearn_every=None if self.relearn_every == "auto" else int(self.relearn_every), relearn_share=self.relearn_share,
-            checkpoint=None if checkpoint is None else OwnedFile(Path(checkpoint), self._owner(data), "a checkpoint of a search"),
+            checkpoint=None if checkpoint is None else OwnedFile(Path(checkpoint), self._make_owner(data), "a checkpoint of a search"),
             work=work, common=common,
         )  # fmt: skip
         one: SearchLearner = clone(self)  # what it finds on its way stays out of this learner until it is fitted
@@ -130,7 +130,7 @@ class SearchLearner(Learner):
             search.flush()
         return search, {"trace_": search.trace, **one.list_learned()}
 
-    def _owner(self, data: Dataset) -> str:
+    def _make_owner(self, data: Dataset) -> str:
         """What a checkpoint depends on, as a fingerprint."""
         params = describe_params(self, {"checkpoint", "time_budget", "prune", "bins", "missing"})
         if self.search_sd is not None:
@@ -144,7 +144,7 @@ class SearchLearner(Learner):
             if settings.setdefault("search_sd", self.search_sd) is None:
                 settings["search_sd"] = 1.0 if self.sd == float("inf") else self.sd
             one = clone(self).set_params(**settings)
-            search, learned = one._run(data, tuner.find_checkpoint(one._owner(data)), work, common)
+            search, learned = one._run(data, tuner.find_checkpoint(one._make_owner(data)), work, common)
             if search.trace.stopped_by is StoppedBy.INTERRUPT:
                 raise KeyboardInterrupt
             done = search.trace.stopped_by is StoppedBy.CONVERGED

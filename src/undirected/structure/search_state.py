@@ -91,7 +91,7 @@ class SearchState:
         self.weights = dict.fromkeys((f for f in both if f), 0.0)
         self.relearn(cold=True)
 
-    def admitted(self, features: Sequence[Feature]) -> Iterable[Feature]:
+    def admit(self, features: Sequence[Feature]) -> Iterable[Feature]:
         """Those that match enough rows to enter."""
         if self.min_rows <= 0:
             return features
@@ -129,11 +129,11 @@ class SearchState:
         return self.changes >= (self.relearn_every or max(1, int(self.relearn_share * len(self.weights))))
 
     # -- gains
-    def gains(self, candidates: Sequence[Feature]) -> tuple[Array, Array]:
+    def find_gains(self, candidates: Sequence[Feature]) -> tuple[Array, Array]:
         """Best weight, and gain in score, of adding each candidate on its own."""
-        return self._gains(candidates, np.full(len(candidates), -1, dtype=np.int32), [])[:2]
+        return self._score_gains(candidates, np.full(len(candidates), -1, dtype=np.int32), [])[:2]
 
-    def replacements(
+    def find_replacements(
         self, features: Sequence[Feature], candidates: Sequence[Sequence[Feature]]
     ) -> list[tuple[float, Feature | None, float]]:
         """For each feature the best of: one of its candidates in its place, or nothing there. Gain in score, the candidate (None
@@ -144,7 +144,7 @@ class SearchState:
         number = {f: k for k, f in enumerate(inside)}
         owner = np.repeat(np.array([number.get(f, -1) for f in features], dtype=np.int32), [len(own) for own in fresh])
         flat = [c for own in fresh for c in own]
-        weights, gains, present = self._gains(flat, owner, inside)
+        weights, gains, present = self._score_gains(flat, owner, inside)
         out: list[tuple[float, Feature | None, float]] = []
         at = 0
         for f, own in zip(features, fresh, strict=True):
@@ -157,7 +157,7 @@ class SearchState:
             out.append(best)
         return out
 
-    def _gains(self, candidates: Sequence[Feature], owner: Array, owners: Sequence[Feature]) -> tuple[Array, Array, Array]:
+    def _score_gains(self, candidates: Sequence[Feature], owner: Array, owners: Sequence[Feature]) -> tuple[Array, Array, Array]:
         new, old = FeatureSet.from_normalised(list(candidates), self.domain), FeatureSet.from_normalised(list(owners), self.domain)
         held = np.array([self.weights[f] for f in owners], dtype=float)
         weights, gains, present = self.kernel.gains(
@@ -199,7 +199,7 @@ class SearchState:
         """Keep the network and the learner's own state; only right after relearning, when the logits follow from the weights."""
         if self.checkpoint is None:
             return
-        self._unsaved = self._content(state, finished)
+        self._unsaved = self._pack(state, finished)
         if finished or self.work.now() - self._saved >= SECONDS_BETWEEN_SAVES:
             self.flush()
 
@@ -214,7 +214,7 @@ class SearchState:
                 self._warned = True
             self._unsaved, self._saved = None, self.work.now()
 
-    def _content(self, state: dict[str, Any], finished: bool) -> dict[str, Any]:
+    def _pack(self, state: dict[str, Any], finished: bool) -> dict[str, Any]:
         return {
             "features": [list(f) for f in self.weights],
             "weights": list(self.weights.values()),

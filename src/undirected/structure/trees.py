@@ -92,7 +92,7 @@ class Trees:
         nodes = self.start[:-1]
         while True:
             from_, to = np.searchsorted(above, nodes), np.searchsorted(above, nodes, side="right")
-            nodes = order[np.repeat(from_, to - from_) + _ranges(to - from_)]
+            nodes = order[np.repeat(from_, to - from_) + _count_up(to - from_)]
             if not len(nodes):
                 return levels
             levels.append(nodes)
@@ -151,7 +151,7 @@ class Trees:
         if data.domain != self.domain:
             raise DataError(f"{data.source}: the table and the trees have different domains; read it with domain=trees.domain")
         nodes = (self.targets, self.start, self.test, self.yes, self.no, self.count_start, self.log_probability)
-        out: tuple[Array, Array] = backend().module.walk_trees(*_table(data), *nodes, self.threads or count_cores())
+        out: tuple[Array, Array] = backend().module.walk_trees(*_lay_out(data), *nodes, self.threads or count_cores())
         return out
 
     def choose_kappa(self, kappas: list[float], data: Dataset) -> tuple[float, list[float]]:
@@ -222,15 +222,15 @@ def grow_trees(data: Dataset, min_rows: float = 10, kappa: float = 1.0, work: Wo
         return bool(finished)
 
     args = (targets, float(min_rows), -float(np.log(kappa)), work.threads, go_on)
-    nodes: tuple[Array, Array, Array, Array, Array, Array, Array] = backend().module.grow_trees(*_table(table), *args)
+    nodes: tuple[Array, Array, Array, Array, Array, Array, Array] = backend().module.grow_trees(*_lay_out(table), *args)
     return Trees(data.domain, targets, *nodes, work.threads, finished)
 
 
-def _table(data: Dataset) -> tuple[Array, Array, Array]:
+def _lay_out(data: Dataset) -> tuple[Array, Array, Array]:
     return np.ascontiguousarray(data.codes.T, dtype=np.int16), data.domain.n_states.astype(np.int32), data.weights
 
 
-def _ranges(lengths: Array) -> Array:
+def _count_up(lengths: Array) -> Array:
     """0, 1, ..., n - 1 for each n, one after another."""
     ends = np.cumsum(lengths)
     return np.asarray(np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths))

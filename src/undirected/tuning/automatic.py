@@ -9,7 +9,7 @@ from typing import Any
 from undirected.data.dataset import Dataset
 from undirected.errors import Unconverged
 from undirected.structure.learner import Grid
-from undirected.structure.names import learner_class
+from undirected.structure.names import find_learner_class
 from undirected.tuning.tune import Tuned, tune
 from undirected.work import Milestone, StoppedBy, Work
 
@@ -66,7 +66,7 @@ def choose_learner(train: Dataset, valid: Dataset, work: Work, **params: Any) ->
         if work.left() <= 0 and best is not None:
             break
         given, grid = CANDIDATES[name]
-        learner = learner_class(name)(**given, **params)
+        learner = find_learner_class(name)(**given, **params)
         own = work.extend(max(LEAST_SECONDS, work.left() / (len(names) - k)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Unconverged)  # told by the result

@@ -62,7 +62,7 @@ class WeightFit:
         network = MarkovNetwork(self.features, self.weights)
         return network.pruned() if prune else network
 
-    def weights_for(self, features: FeatureSet) -> Array | None:
+    def find_weights_for(self, features: FeatureSet) -> Array | None:
         """The weights, if these are the features they belong to."""
         return self.weights if self.features == features else None
 
@@ -199,7 +199,7 @@ class WeightPath:
             check_prior(l1, sd, tol)
         if solver not in SOLVERS:
             raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
-        with one_blas_thread():
+        with use_one_blas_thread():
             objective = self._prepare()
             first = objective.independent_start if start is None else _check_start(start, len(self.features))
             solve = _choose_solver(objective, solver, judge)
@@ -207,7 +207,7 @@ class WeightPath:
             steps, work = max_iterations, self.work
             for k in sorted(range(len(settings)), key=lambda k: (settings[k][1], -settings[k][0])):
                 l1, sd = settings[k]
-                w = min(fits.values(), key=lambda fit: _distance(fit, l1, sd)).weights if fits else first
+                w = min(fits.values(), key=lambda fit: _measure_distance(fit, l1, sd)).weights if fits else first
                 out = solve(Penalty.from_prior(l1, sd), w, tol, work, steps)
                 fits[k] = self._make_fit(out, l1, sd)
                 if out.stopped_by is StoppedBy.INTERRUPT:
@@ -256,7 +256,7 @@ def minimise(
     True
     """
     penalty.check(len(objective))
-    with one_blas_thread():
+    with use_one_blas_thread():
         solve = _choose_solver(objective, solver, None)
         return solve(penalty, _check_start(start, len(objective)), tol, work or Work.start(), max_iterations)
 
@@ -268,18 +268,18 @@ def _choose_solver(objective: CurvedObjective, solver: str, judge: Judge | None)
     return functools.partial(QuasiNewton(objective).solve, judge=judge)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+def use_one_blas_thread() -> AbstractContextManager[Any]:
     """BLAS on one thread: the solver's own threads share the work, and sums come out the same everywhere."""
-    limit: AbstractContextManager[Any] = _blas().limit(limits=1, user_api="blas")
+    limit: AbstractContextManager[Any] = _find_blas().limit(limits=1, user_api="blas")
     return limit
 
 
 @functools.cache
-def _blas() -> ThreadpoolController:
+def _find_blas() -> ThreadpoolController:
     return ThreadpoolController()  # looking for the libraries takes longer than a small fit
 
 
-def _distance(fit: WeightFit, l1: float, sd: float) -> float:
+def _measure_distance(fit: WeightFit, l1: float, sd: float) -> float:
     """How far a solved setting is from another: the nearest one makes the best start."""
     ridge, other = (0.0 if np.isinf(s) else 1 / s**2 for s in (sd, fit.sd))
     return float(abs(np.log((1 + l1) / (1 + fit.l1))) + abs(np.log((1e-3 + ridge) / (1e-3 + other))))

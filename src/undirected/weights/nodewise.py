@@ -35,7 +35,7 @@ def solve_nodewise(
     assert targets is not None
     sample_rows = max(1, objective.n_rows // max(1, objective.n_rows * n_literals // MAX_SAMPLE))
     w = np.array(start, dtype=float)
-    value, iteration = _penalised_losses(objective, targets, w, l1), 0
+    value, iteration = _find_losses(objective, targets, w, l1), 0
     single = True
     while True:
         _, gradient, _ = objective.evaluate(w, single=single)
@@ -65,7 +65,7 @@ def solve_nodewise(
     return Outcome(w, float(value.sum()), violation, stopped_by, iteration)
 
 
-def _penalised_losses(objective: SeparableObjective, targets: Array, weights: Array, l1: Array) -> Array:
+def _find_losses(objective: SeparableObjective, targets: Array, weights: Array, l1: Array) -> Array:
     """The value of each term with the penalty of its own features."""
     own = np.bincount(targets, weights=l1 * np.abs(weights), minlength=objective.n_terms)
     return np.asarray(objective.term_losses(weights) + own)
@@ -83,7 +83,7 @@ def _step(
     t = np.where(todo, 1.0, 0.0)
     for _ in range(MAX_HALVINGS):
         new = w + t[targets] * step
-        new_value = _penalised_losses(objective, targets, new, l1)
+        new_value = _find_losses(objective, targets, new, l1)
         poor = (new_value > value + 1e-4 * t * np.minimum(expected, 0) + 1e-13 * np.abs(value)) & (t > 0)
         if not poor.any():
             break
@@ -93,4 +93,4 @@ def _step(
         return None
     new = w + t[targets] * step
     new[(t[targets] == 1) & (np.abs(new) < 1e-14)] = 0
-    return new, _penalised_losses(objective, targets, new, l1) if poor.any() else new_value
+    return new, _find_losses(objective, targets, new, l1) if poor.any() else new_value

@@ -60,7 +60,7 @@ def _step(
     objective: Objective, penalty: Penalty, w: Array, value: float, slope: Array, pairs: list[tuple[Array, Array, float]]
 ) -> tuple[Array, float, Array] | None:
     """A step with sufficient decrease along the quasi-Newton direction, within one orthant if there is L1."""
-    d = _direction(slope, pairs)
+    d = _find_direction(slope, pairs)
     has_l1 = penalty.has_l1
     if has_l1:
         d[penalty.stop_at_zero(d * slope >= 0)] = 0
@@ -77,7 +77,7 @@ def _step(
     return None
 
 
-def _direction(slope: Array, pairs: list[tuple[Array, Array, float]]) -> Array:
+def _find_direction(slope: Array, pairs: list[tuple[Array, Array, float]]) -> Array:
     q = slope.copy()
     used = []
     for s, y, sy in reversed(pairs):

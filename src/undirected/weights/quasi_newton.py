@@ -84,7 +84,7 @@ class _Run:
             gradient[~self.active] = 0
         return value, gradient, None if diagonal is None else diagonal + self.penalty.ridge
 
-    def violation(self, slope: Array) -> float:
+    def measure_violation(self, slope: Array) -> float:
         return float(np.abs(slope).max(initial=0.0)) / self.objective.total_weight
 
     def restrict(self, active: Array | None) -> None:
@@ -99,10 +99,10 @@ class _Run:
             self.restrict(None)
             value, gradient, diagonal = self.evaluate(w, curvature=self.owner.metric is None)
             if diagonal is not None:
-                self.owner.metric = Diagonal(self.floored(diagonal))
+                self.owner.metric = Diagonal(self.floor(diagonal))
             while iteration < max_iterations:
                 slope = self.penalty.subgradient(w, gradient)
-                violation = self.violation(slope)
+                violation = self.measure_violation(slope)
                 work.emit(SolverStep(iteration, value, violation))
                 if judge is not None and self.is_hopeless(judge, w, violation, iteration):
                     stopped_by = StoppedBy.GIVEN_UP
@@ -164,7 +164,7 @@ class _Run:
         self.restrict(None)
         self.single = False
         value, gradient, _ = self.evaluate(w)
-        violation = self.violation(self.penalty.subgradient(w, gradient))
+        violation = self.measure_violation(self.penalty.subgradient(w, gradient))
         return Outcome(w, value, violation, StoppedBy.TOLERANCE if violation <= self.tol else stopped_by, iteration)
 
     def choose_active(self, w: Array, value: float, gradient: Array) -> tuple[float, Array]:
@@ -186,7 +186,7 @@ class _Run:
         if not built and self.since_build == REFRESH_DIAGONAL_AFTER:
             _, _, diagonal = self.evaluate(w, curvature=True)
             assert diagonal is not None
-            owner.metric = Diagonal(self.floored(diagonal))
+            owner.metric = Diagonal(self.floor(diagonal))
         owner.unbuilt += not built
         far = self.values[0] - self.values[-1] > FAR_GAIN * abs(self.values[-1])
         if built:
@@ -202,15 +202,15 @@ class _Run:
         free = (w != 0) | (slope != 0)
         limit = MAX_WHOLE if owner.builds < BUILDS_BEFORE_LATE_WHOLE else MAX_WHOLE_LATE  # where blocks do not do, one matrix is worth more
         kind = WholeMatrix if fits_whole(self.objective, free, limit) else VariableBlocks
-        owner.metric = kind(self.objective, w, self.floored(diagonal), self.penalty.least_ridge, free)
+        owner.metric = kind(self.objective, w, self.floor(diagonal), self.penalty.least_ridge, free)
         owner.builds += 1
         self.since_build = 0
 
-    def floored(self, diagonal: Array) -> Array:
+    def floor(self, diagonal: Array) -> Array:
         """Kept away from zero, where a feature's contexts hardly ever hold and there is no ridge."""
         return np.maximum(diagonal, 1e-8 * self.objective.total_weight)
 
-    def direction(self, slope: Array, free: Array) -> Array:
+    def find_direction(self, slope: Array, free: Array) -> Array:
         """Minus the quasi-Newton inverse times the slope, within the free features."""
         # Zero outside the free features: the vector, and the changes of gradient that enter it. Steps need no mask.
         pairs = self.steps
@@ -238,12 +238,12 @@ class _Run:
         """One step with sufficient decrease, or None where none is found."""
         free = (w != 0) | (slope != 0)
         orthant = np.where(w != 0, np.sign(w), -np.sign(slope))
-        d = self.direction(slope, free)
+        d = self.find_direction(slope, free)
         if self.has_l1:
             d[self.penalty.stop_at_zero((w == 0) & (d * slope >= 0))] = 0
         if float(d @ slope) >= 0:
             self.steps.clear()
-            d = self.direction(slope, free)
+            d = self.find_direction(slope, free)
             if self.has_l1:
                 d[self.penalty.stop_at_zero((w == 0) & (d * slope >= 0))] = 0
         t = 1.0
