@@ -146,10 +146,10 @@ def test_bounds_hold(question):
     network, known = question
     log_z = expected(network, known)[2]
     assert network.log_partition(known, method="mean-field").lower <= log_z + 1e-7
-    upper = belief_propagation.propagate(Session(network).reduce(known), WORK, reweighted=True)
-    if upper.converged:
-        assert upper.log_z >= log_z - 1e-5
-        assert network.log_partition(known, method="trw").upper == upper.log_z
+    sent = belief_propagation.propagate(Session(network).reduce(known), WORK, reweighted=True)
+    upper = network.log_partition(known, method="trw").upper
+    assert upper >= log_z - 1e-5
+    assert upper == (sent.log_z if sent.converged else np.inf)  # messages that have not converged bound nothing
 
 
 @st.composite

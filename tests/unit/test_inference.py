@@ -141,17 +141,6 @@ def test_observed_variables_may_be_asked_for(survey):
     assert answer["age"]["middle"] == 0
 
 
-@pytest.mark.parametrize("method", ["auto", "junction-tree", "gibbs", "mcsat", "bp", "trw", "mean-field", "enumeration"])
-def test_every_method_answers_odd_questions(survey, method):
-    """All states known; a network without features; one variable of one state."""
-    everything = {"smoker": "yes", "age": "old", "cough": "no", "weight": 90}
-    assert survey.query(everything, ["cough"], method)["cough"]["no"] == 1
-    empty = MarkovNetwork(FeatureSet.from_lists([], Domain.from_sizes([2, 3])), [])
-    assert empty.query(method=method, time_budget=0.2)["v1"]["2"] == pytest.approx(1 / 3, abs=0.02)
-    single = MarkovNetwork(FeatureSet.from_lists([], Domain.from_sizes([1])), [])
-    assert single.query(variables=["v0"], method=method)["v0"] == {"0": 1.0}
-
-
 def test_unknown_methods_and_options_are_told(survey):
     with pytest.raises(ParameterError, match="Did you mean 'gibbs'"):
         survey.query(method="gibs")

@@ -138,16 +138,6 @@ def test_pruning_keeps_the_distribution():
     np.testing.assert_allclose(model.pruned().log_score(table), model.log_score(table))
 
 
-@pytest.mark.parametrize("suffix", [".json", ".mn", ".uai"])
-def test_files_by_suffix(tmp_path, suffix):
-    truth = datasets.random_conjunctions(5, 12, n_states=3, seed=1)
-    path = tmp_path / f"net{suffix}"
-    truth.save(path)
-    back = load(path)
-    table = datasets.exact_sample(truth, 50)
-    assert back.pll(table) == pytest.approx(truth.pll(table), abs=1e-10)
-
-
 def test_graphml_can_be_read_by_others(tmp_path):
     model = network("smoker=yes & age=old")
     model.save(tmp_path / "g.graphml")
