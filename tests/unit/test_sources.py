@@ -339,7 +339,7 @@ def test_memory_is_bounded_by_the_chunk(tmp_path):
 
     row = ",".join(["yes", "no", "maybe", "0", "1"] * 4) + "\n"
     for header, line in ((",".join(f"c{k}" for k in range(20)) + "\n", row), ("", ",".join("01" * 10) + "\n")):
-        short, long = (write(tmp_path, f"{n}.csv", header + line * n) for n in (2_000, 20_000))
+        short, long = (write(tmp_path, f"{n}.csv", header + line * n) for n in (4_000, 40_000))
         for path in (short, long):
             peak(path, lambda path: list(open_source(path, 100)))  # what is imported and cached once
         chunked = [peak(path, lambda path: [len(chunk) for chunk in open_source(path, 500)]) for path in (short, long)]

@@ -12,7 +12,6 @@ import pickle
 import re
 import sys
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +121,8 @@ def find_tuned(job: Job) -> dict[str, Any] | None:
 def score_conditionals(job: Job) -> dict[str, Any]:
     """CMLL of the test rows: its mean over splits of the variables into four groups, its spread, and the sampling error of the mean."""
     network = formats.load(job.network_file)
-    began = time.monotonic()
+    work = job.learner.start_work()
+    began = work.now()
     options: dict[str, Any] = {"burn_in": CMLL_BURN_IN, "sweeps": CMLL_SWEEPS, "threads": job.learner.threads}
     found = [cmll(network, job.tables.test, seed=seed, **options) for seed in range(job.splits)]
     values = np.array([score.value for score in found])
@@ -135,7 +135,7 @@ def score_conditionals(job: Job) -> dict[str, Any]:
         "cmll_splits": job.splits,
         "cmll_sweeps": CMLL_SWEEPS,
         "cmll_method": ", ".join(dict.fromkeys(score.method for score in found)),
-        "cmll_seconds": time.monotonic() - began,
+        "cmll_seconds": work.now() - began,
     }
 
 
