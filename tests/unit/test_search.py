@@ -383,6 +383,24 @@ def test_an_early_stop_is_told_and_kept(triple, tmp_path, monkeypatch):
     assert again.trace_.points[-1].n_moves == whole.trace_.points[-1].n_moves > 4
 
 
+def test_a_listener_that_keeps_interrupting_costs_nothing(triple, tmp_path):
+    """A stop button that stays pressed: every event after the third interrupts."""
+    record = Record()
+
+    def pressed(event):
+        record(event)
+        if len(record.events) > 3:
+            raise KeyboardInterrupt
+
+    file = tmp_path / "search.json"
+    with pytest.warns(Unconverged, match="interrupt"):
+        learner = DellaPietra(alpha=0.5, relearn_every=1, checkpoint=file, progress=pressed).fit(triple)
+    assert learner.fit_.stopped_by is StoppedBy.INTERRUPT
+    assert learner.trace_.points[-1].n_moves > 0
+    assert len(learner.network_.features) > 5
+    assert file.exists()
+
+
 def test_a_budget_leaves_a_ledger_open(triple, tmp_path):
     """What a time budget did not let happen is not called complete, and happens without one."""
     train, valid = triple.subset(np.arange(3000)), triple.subset(np.arange(3000, 4000))

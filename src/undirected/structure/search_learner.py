@@ -123,6 +123,7 @@ class SearchLearner(Learner):
                 one.unpack(state)
         except (Stopped, KeyboardInterrupt) as stopped:
             search.trace.stopped_by = stopped.why if isinstance(stopped, Stopped) else StoppedBy.INTERRUPT
+            search.work = search.work.silent()  # a listener that keeps interrupting must not cost what was found
             if search.weights:
                 search.note()
             else:  # there was no time for a network
