@@ -76,11 +76,11 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 class OwnedFile:
     """One JSON document, written whole, that says whose it is.
 
-    ``owner`` is any JSON value and is kept under ``key``; ``kind`` names the file in messages.
+    ``owner`` is any JSON value and is kept under ``key``; ``kind`` names the file in messages, ``remedy`` says what to do with another.
     """
 
-    def __init__(self, path: Path, owner: Any, kind: str, key: str = "owner") -> None:
-        self.path, self.owner, self.kind, self.key = path, owner, kind, key
+    def __init__(self, path: Path, owner: Any, kind: str, key: str = "owner", remedy: str = "name another file or delete it") -> None:
+        self.path, self.owner, self.kind, self.key, self.remedy = path, owner, kind, key, remedy
 
     def save(self, content: Record) -> None:
         """Write the content, and with it the owner, in place of what the file held."""
@@ -90,7 +90,7 @@ class OwnedFile:
         """The content, or None where there is no file; a damaged file, or another owner's, is an error."""
         content = self._read()
         if content is not None and content[self.key] != self.owner:
-            raise FormatError(f"{self.path} belongs to work on other data or with other settings; name another file or delete it")
+            raise FormatError(f"{self.path} belongs to work on other data or with other settings; {self.remedy}")
         return content
 
     def load_own(self) -> Record | None:
@@ -106,7 +106,7 @@ class OwnedFile:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FormatError(f"{self.path} is not {self.kind} ({error}); name another file or delete it") from None
+            raise FormatError(f"{self.path} is not {self.kind} ({error}); {self.remedy}") from None
         return content
 
 

@@ -47,6 +47,11 @@ def test_bad_parameters(case, changes, message):
         fit_weights(*case, **changes)
 
 
+def test_bad_parameters_are_told_before_a_table_is_read(case):
+    with pytest.raises(ParameterError, match="l1=-1"):
+        fit_weights(case[0], "nowhere.csv", l1=-1)
+
+
 def test_missing_cells_are_an_error(case):
     features, data = case
     codes = data.codes.copy()

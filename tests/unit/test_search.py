@@ -26,7 +26,7 @@ from undirected.structure import search_state
 from undirected.structure.blankets import Independence, find_blankets
 from undirected.structure.della_pietra import Conjunctions
 from undirected.structure.search_state import SearchState
-from undirected.tuning.run import StructureTried
+from undirected.weights.outcome import SolverStep
 from undirected.work import Counted, Stopped, StoppedBy, Work
 
 LEARNERS = {
@@ -466,7 +466,7 @@ def test_where_the_trees_take_all_the_time_their_features_are_kept(triple):
     clock = Clock()
 
     def pass_time(event):
-        if isinstance(event, StructureTried):  # the trees are tuned
+        if isinstance(event, SolverStep) and clock.time == 0:  # the trees are grown, and are being weighed
             clock.advance(1000)
 
     work = Work.start(time_budget=1000, clock=clock, progress=pass_time)

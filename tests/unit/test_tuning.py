@@ -81,6 +81,29 @@ def test_a_ledger_is_taken_up_where_it_stopped(tables, tmp_path):
         tune(DTSL(), grid, *tables, ledger=path)
 
 
+def test_ctrl_c_at_the_tolerance_is_not_lost(tables):
+    """Even where the weights are already as good as they were asked to be, what comes after does not begin."""
+    pressed = []
+
+    def interrupt(event):
+        if isinstance(event, SolverStep) and event.violation <= 1e-5 and not pressed:
+            pressed.append(event)
+            raise KeyboardInterrupt
+
+    with pytest.warns(Unconverged, match="interrupt"):
+        tuned = tune(AllPairs(), {"l1": [5.0, 2.0, 1.0], "sd": [1.0]}, *tables, progress=interrupt)
+    assert pressed
+    assert not tuned.complete
+    assert tuned.fit.stopped_by == "interrupt"
+
+
+def test_parts_of_a_tuning_have_no_milestones_of_their_own(tables):
+    record = Record()
+    tune(DTL1(), "quick", *tables, progress=record)
+    tried = [event for event in record.events if isinstance(event, StructureTried)]
+    assert [event.structures for event in tried] == list(range(1, len(tried) + 1))
+
+
 def test_searches_share_a_ledger_without_mixing(tables, tmp_path):
     path = tmp_path / "ledger.jsonl"
     searches = [(AllPairs(), {"l1": [1.0]}, tables), (AllPairs(), {"l1": [2.0]}, tables), (AllPairs(), {"l1": [1.0]}, tables[::-1])]

@@ -75,7 +75,7 @@ class Job:
     @property
     def file(self) -> OwnedFile:
         """Where the row is kept with what it was made of."""
-        return OwnedFile(self.row_file, self.describe(), "a finished cell", "identity")
+        return OwnedFile(self.row_file, self.describe(), "a finished cell", "identity", "delete it")
 
     def make_failure(self, why: str) -> dict[str, Any]:
         """The row of a cell that could not be filled."""

@@ -146,9 +146,9 @@ class Learner(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{data.source}: no row has a weight above zero")
         structure = self._find_structure(data, work, start)
         path = WeightPath(structure.features, data, work, structure.objective)
-        self.fit_ = path.solve([(self.l1, self.sd)], self.tol, structure.weights)[0]
-        self._warn_if_early(structure.stopped_by)
-        self._adopt(data.domain, self.fit_, structure.learned)
+        fit = path.solve([(self.l1, self.sd)], self.tol, structure.weights)[0]
+        self._warn_if_early(fit, structure.stopped_by)
+        self._adopt(data.domain, fit, structure.learned)
         return self
 
     def _find_structure(self, data: Dataset, work: Work, start: WeightFit | None) -> Structure:
@@ -172,15 +172,12 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """`propose`; a learner that searches takes an earlier fit instead."""
         return self.propose(data, work)
 
-    def _warn_if_early(self, cut: StoppedBy | None) -> None:
+    def _warn_if_early(self, fit: WeightFit, cut: StoppedBy | None) -> None:
         """Warn where weights or features are not what more time would give; early features count, however well the weights came out."""
-        if not self.fit_.converged:
-            warnings.warn(
-                f"stopped by {self.fit_.stopped_by} at a violation of {self.fit_.violation:.2g}, above the tolerance {self.tol:g}",
-                Unconverged, stacklevel=3,
-            )  # fmt: skip
+        if not fit.converged:
+            warnings.warn(fit.describe_end(self.tol), Unconverged, stacklevel=3)
         elif cut is not None:
-            self.fit_.stopped_by = cut
+            fit.stopped_by = cut
             warnings.warn(f"the features are not all there: stopped by {cut}", Unconverged, stacklevel=3)
 
     def trim_learned(self, learned: dict[str, Any], kept: Array) -> dict[str, Any]:

@@ -93,7 +93,8 @@ class Tuning:
         return found
 
     def tune_part(self, learner: Learner, grid: Grid, work: Work) -> Trials:
-        return Tuning(learner, grid, self.train, self.valid, work, self.path, self.search_tol).run().unless_interrupted()
+        part = Tuning(learner, grid, self.train, self.valid, work.without_milestones(), self.path, self.search_tol)
+        return part.run().unless_interrupted()
 
     def find_checkpoint(self, owner: str) -> Path | None:
         if self.path is None:

@@ -65,7 +65,8 @@ def take_best_so_far(tuning: Tuning) -> Choice:
     """After an interruption: the best setting that was weighed, or, if there is none, independent variables."""
     found, learner = tuning.found, tuning.learner
     if found.trials and found.fit is not None:
-        choice = Choice(found.best, found.fit)
+        penalties = (found.fit.l1, found.fit.sd)
+        choice = Choice(max((t for t in found.trials if t.penalties == penalties), key=lambda t: t.valid_pll), found.fit)
     else:
         found.features = tuning.atoms
         fit = WeightPath(found.features, tuning.train, tuning.work.extend().silent()).solve([(learner.l1, learner.sd)], learner.tol)[0]
@@ -77,8 +78,15 @@ def take_best_so_far(tuning: Tuning) -> Choice:
 
 def choose_settings(tuning: Tuning, refine: bool = True) -> tuple[Trials, Choice]:
     """Run a tuning to its end: all trials, and the setting that won. Ctrl-C ends with the best so far."""
-    tuning.found = tuning.run()
-    return tuning.found, take_best_so_far(tuning) if tuning.found.interrupted else settle(tuning, refine)
+    tuning.found = found = tuning.run()
+    if not found.interrupted:
+        try:
+            return found, settle(tuning, refine)
+        except KeyboardInterrupt:
+            if found.fit is None:  # all of it came from a ledger, where nothing is lost
+                raise
+            found.complete, found.interrupted = False, True
+    return found, take_best_so_far(tuning)
 
 
 def _is_clearly_better(new: WeightFit, old: WeightFit, valid: Dataset, threads: int) -> bool:

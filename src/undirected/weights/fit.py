@@ -51,7 +51,7 @@ class WeightFit:
 
     @property
     def converged(self) -> bool:
-        return self.stopped_by is StoppedBy.TOLERANCE
+        return self.stopped_by == StoppedBy.TOLERANCE
 
     @property
     def n_nonzero(self) -> int:
@@ -65,6 +65,11 @@ class WeightFit:
     def find_weights_for(self, features: FeatureSet) -> Array | None:
         """The weights, if these are the features they belong to."""
         return self.weights if self.features == features else None
+
+    def describe_end(self, tol: float) -> str:
+        """Say why the solver ended, and how far from the tolerance."""
+        far = f", above the tolerance {tol:g}" if self.violation > tol else ""
+        return f"stopped by {self.stopped_by} at a violation of {self.violation:.2g}{far}"
 
     def report(self) -> dict[str, Any]:
         """The figures, under the names of the command line's ``--json``."""
@@ -160,16 +165,13 @@ def fit_path(
     ``settings``. The time budget is for all.
     """
     work = Work.start(threads, memory, time_budget, progress=progress)
+    _check_settings(settings, tol, solver)
     table = read_data(data, domain=features.domain)
     path = WeightPath(features, table, work, objective)
     fits = path.solve(settings, tol, start, max_iterations=max_iterations, solver=solver)
     for fit in fits:
         if not fit.converged:
-            warnings.warn(
-                f"stopped by {fit.stopped_by} at a violation of {fit.violation:.2g}, above the tolerance {tol:g}",
-                Unconverged,
-                stacklevel=2,
-            )
+            warnings.warn(fit.describe_end(tol), Unconverged, stacklevel=2)
     return fits
 
 
@@ -195,10 +197,7 @@ class WeightPath:
 
         ``judge`` ends settings early that cannot win (``auto`` solver only).
         """
-        for l1, sd in settings:
-            check_prior(l1, sd, tol)
-        if solver not in SOLVERS:
-            raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
+        _check_settings(settings, tol, solver)
         with use_one_blas_thread():
             objective = self._prepare()
             first = objective.independent_start if start is None else _check_start(start, len(self.features))
@@ -283,6 +282,14 @@ def _measure_distance(fit: WeightFit, l1: float, sd: float) -> float:
     """How far a solved setting is from another: the nearest one makes the best start."""
     ridge, other = (0.0 if np.isinf(s) else 1 / s**2 for s in (sd, fit.sd))
     return float(abs(np.log((1 + l1) / (1 + fit.l1))) + abs(np.log((1e-3 + ridge) / (1e-3 + other))))
+
+
+def _check_settings(settings: Sequence[Setting], tol: float, solver: str) -> None:
+    """Raise where penalties, tolerance or solver make no sense, before any table is read."""
+    for l1, sd in settings:
+        check_prior(l1, sd, tol)
+    if solver not in SOLVERS:
+        raise ParameterError(f"solver={solver!r} is not known; choose one of {', '.join(SOLVERS)}")
 
 
 def _check_start(start: Array, n: int) -> Array:

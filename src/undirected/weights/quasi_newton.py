@@ -165,7 +165,9 @@ class _Run:
         self.single = False
         value, gradient, _ = self.evaluate(w)
         violation = self.measure_violation(self.penalty.subgradient(w, gradient))
-        return Outcome(w, value, violation, StoppedBy.TOLERANCE if violation <= self.tol else stopped_by, iteration)
+        if violation <= self.tol and stopped_by is not StoppedBy.INTERRUPT:  # Ctrl-C ends what comes after, too
+            stopped_by = StoppedBy.TOLERANCE
+        return Outcome(w, value, violation, stopped_by, iteration)
 
     def choose_active(self, w: Array, value: float, gradient: Array) -> tuple[float, Array]:
         """A full gradient, after which features that rest at zero well inside the penalty are left out for a while."""
