@@ -61,14 +61,6 @@ def format_feature(literals: Iterable[int], domain: Domain) -> str:
     return " & ".join(parts) if parts else "true"
 
 
-def parse_literal(text: str, domain: Domain) -> int:
-    """Read a single literal, as in evidence."""
-    literals = parse_feature(text, domain)
-    if len(literals) != 1:
-        raise FeatureError(f"{text!r} is not a single literal such as smoker=yes")
-    return literals[0]
-
-
 def parse_feature(text: str, domain: Domain) -> tuple[int, ...]:
     """Read the literals of a text such as ``smoker=yes & age=old``."""
     if text.strip() == "true":
