@@ -249,9 +249,10 @@ class _Run:
             if self.has_l1:
                 d[self.penalty.stop_at_zero((w == 0) & (d * slope >= 0))] = 0
         t = 1.0
-        # Near the end a decrease drowns in rounding: a few tries in single precision, then the double one takes over.
+        # Near the end a decrease drowns in rounding: then the double precision takes over. Not before the first step, which is scaled by
+        # the diagonal alone and may need many halvings.
         slack = abs(value) * (SINGLE_NOISE if self.single else DOUBLE_NOISE)
-        for _ in range(6 if self.single else 30):
+        for _ in range(20 if self.single else 30):
             new = w + t * d
             if self.has_l1:
                 new[self.penalty.stop_at_zero(new * orthant < 0)] = 0
