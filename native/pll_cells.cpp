@@ -108,6 +108,21 @@ void PseudoLikelihoodTables::link_features() {
     }
 }
 
+void PseudoLikelihoodTables::for_units(std::int64_t feature, const UnitVisitor& visit) const {
+    for (std::int64_t k = feature_start_[feature]; k < feature_start_[feature + 1]; ++k) {
+        const std::int64_t unit = feature_units_[k] / 2, cell = unit_cell_[unit];
+        std::int64_t lane = unit - cell_unit_[cell];
+        if (cell_way_[cell] != TOGETHER) {  // the unit of the n-th column that is used
+            unsigned lanes = cell_lanes_[cell];
+            for (; lane > 0; --lane) lanes &= lanes - 1;
+            lane = __builtin_ctz(lanes);
+        }
+        const auto block = std::upper_bound(block_cells_.begin(), block_cells_.end(), cell) - block_cells_.begin() - 1;
+        const std::int32_t column = std::int32_t(block * LANES + lane), v = lane_variable_[column];
+        visit(v, n_states_[v] == 2 ? 1 : column - first_lane_[v], cell_context_[cell], feature_units_[k] % 2 != 0);
+    }
+}
+
 // Contexts numbered in the order in which cells come to them, so that their lists are read one after another.
 void PseudoLikelihoodTables::renumber() {
     std::vector<std::int32_t> to(plan_.n_contexts, -1);

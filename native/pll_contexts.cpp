@@ -111,7 +111,7 @@ std::vector<PseudoLikelihoodTables::Place> PseudoLikelihoodTables::find_contexts
 // Calls visit(context, words) for every context, each from the first feature that has it; the words come from the ANDs of
 // the literals before and after the gap.
 template <class Visit>
-void PseudoLikelihoodTables::for_contexts(const Features& features, int n_threads, const Visit& visit) {
+void PseudoLikelihoodTables::for_contexts(const Features& features, int n_threads, const Visit& visit) const {
     const std::int64_t n_words = plan_.n_words, step = 256, n_tasks = (features.n + step - 1) / step;
     const auto one = [&](std::int64_t j) {
         static thread_local std::vector<std::uint64_t> suffix, words;
@@ -144,6 +144,14 @@ void PseudoLikelihoodTables::for_contexts(const Features& features, int n_thread
     });
 }
 
+void PseudoLikelihoodTables::for_each_context(int n_threads, const std::function<void(std::int32_t, const std::uint64_t*)>& visit) const {
+    Features features{};
+    features.n = n_features_;
+    features.start = start_.data();
+    features.literals = feature_literals_.data();
+    for_contexts(features, n_threads, [&](std::int64_t c, const std::uint64_t* words) { visit(std::int32_t(c), words); });
+}
+
 void PseudoLikelihoodTables::count_rows(const Features& features, int n_threads) {
     const std::int64_t n_words = plan_.n_words, chunk_words = plan_.chunk_rows / 64;
     complement_.assign(plan_.n_contexts, 0);
@@ -167,6 +175,12 @@ void PseudoLikelihoodTables::count_rows(const Features& features, int n_threads)
 // How many rows the list of a context has: those in which it holds, or the others if they are fewer.
 std::int64_t PseudoLikelihoodTables::list_length(std::int64_t context) const {
     return complement_[context] ? plan_.n_rows - count_[context] : count_[context];
+}
+
+std::int64_t PseudoLikelihoodTables::n_groups() const {
+    std::int64_t n = 0;
+    for (const std::int64_t count : count_) n += std::min(count, (plan_.n_rows + 7) / 8);
+    return n;
 }
 
 // Which contexts get a row list: those that are worked by list, as many as the budget allows, those that serve most cells first.

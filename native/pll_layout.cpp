@@ -75,6 +75,9 @@ void PseudoLikelihoodTables::lay_out_columns() {
     panel_variables_.push_back(std::int32_t(variables_.size()));
     plan_.n_panels = std::int32_t(panel_binary_.size());
     plan_.n_blocks = blocks;
+    lane_variable_.assign(std::int64_t(blocks) * LANES, -1);
+    for (std::int32_t v = 0; v < n_variables; ++v)
+        if (first_lane_[v] >= 0) std::fill_n(lane_variable_.begin() + first_lane_[v], n_states_[v] == 2 ? 1 : n_states_[v], v);
     truth_.assign(std::int64_t(blocks) * plan_.n_rows, 0);
     for (std::int32_t literal = 0; literal < plan_.n_literals; ++literal) {
         const std::int32_t v = numbers_.variable(literal);

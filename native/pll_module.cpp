@@ -7,6 +7,7 @@
 #include "arrays.hpp"
 #include "blocks.hpp"
 #include "checks.hpp"
+#include "descent.hpp"
 #include "locks.hpp"
 #include "modules.hpp"
 #include "pll_tables.hpp"
@@ -114,8 +115,12 @@ public:
         d["entries"] = tables_->n_entries();
         d["held"] = tables_->n_held();
         d["work"] = tables_->work();
+        d["groups"] = tables_->n_groups();
         return d;
     }
+
+    const PseudoLikelihoodTables& tables() const { return *tables_; }
+    const ObjectLock& lock() const { return lock_; }
 
 private:
     void check(const In<double>& values) const {
@@ -139,6 +144,101 @@ private:
 
     std::unique_ptr<PseudoLikelihoodTables> tables_;
     ObjectLock lock_;  // an evaluation needs the tables' buffers for itself; Gram matrices only read
+};
+
+using Changed = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+class PyDescent {
+public:
+    PyDescent(const PyTables& tables, int n_threads) {
+        descent_ = tables.lock().read([&] { return std::make_unique<Descent>(tables.tables(), n_threads); });
+    }
+
+    nb::object costs() const { return owned(std::vector<std::int64_t>(descent_->costs())); }
+
+    void set_weights(In<double> weights, int n_threads) {
+        check(weights);
+        lock_.change([&] { descent_->set_weights(weights.data(), n_threads); });
+    }
+
+    nb::object spread_out(In<std::int32_t> order) const {
+        check_order(order);
+        return owned(lock_.read([&] { return descent_->spread_out(order.data(), std::int64_t(order.shape(0))); }));
+    }
+
+    void sweep(In<std::int32_t> order, In<double> l1, In<double> ridge, In<double> centre, Changed weights, Changed curvature,
+               Changed slope, Changed gain, bool refresh, double least_gain, double least_slope, int n_threads) {
+        check_order(order);
+        for (const In<double>& values : {l1, ridge, centre}) check(values);
+        for (const Changed& values : {weights, curvature, slope, gain}) check(values);
+        lock_.change([&] {
+            descent_->sweep(order.data(), std::int64_t(order.shape(0)), {l1.data(), ridge.data(), centre.data()},
+                            {weights.data(), curvature.data(), slope.data(), gain.data()}, refresh, {least_gain, least_slope}, n_threads);
+        });
+    }
+
+    void keep_image(std::int32_t direction, int n_threads) {
+        check_direction(direction);
+        lock_.change([&] {
+            descent_->keep_image(direction, n_threads);
+            n_images_ = std::max(n_images_, direction + 1);
+        });
+    }
+
+    void set_image(std::int32_t direction, In<double> steps, int n_threads) {
+        check(steps);
+        expect(direction >= 0 && direction < n_images_, "no image has been kept for this direction");
+        lock_.change([&] { descent_->set_image(direction, steps.data(), n_threads); });
+    }
+
+    void correct_image(std::int32_t direction, In<double> steps, int n_threads) {
+        check(steps);
+        expect(direction >= 0 && direction < n_images_, "no image has been kept for this direction");
+        lock_.change([&] { descent_->correct_image(direction, steps.data(), n_threads); });
+    }
+
+    nb::object measure(In<double> amounts, int n_threads) const {
+        const std::int32_t n = check_amounts(amounts);
+        const Along found = lock_.read([&] { return descent_->measure(n, amounts.data(), n_threads); });
+        std::vector<double> first(found.first, found.first + n), second(std::size_t(n) * n);
+        for (std::int32_t k = 0, at = 0; k < n; ++k)
+            for (std::int32_t l = 0; l <= k; ++l) second[k * n + l] = second[l * n + k] = found.second[at++];
+        return nb::make_tuple(found.value, owned(std::move(first)), owned(std::move(second), {std::size_t(n), std::size_t(n)}));
+    }
+
+    void move(In<double> amounts, std::int32_t direction, In<double> steps, int n_threads) {
+        check(steps);
+        const std::int32_t n = check_amounts(amounts);
+        expect(direction >= 0 && direction < n_images_, "no image has been kept for this direction");
+        lock_.change([&] { descent_->move(n, amounts.data(), direction, steps.data(), n_threads); });
+    }
+
+private:
+    template <class Values>
+    void check(const Values& values) const {
+        expect(std::int64_t(values.shape(0)) == descent_->n_features(), "there must be one value per feature");
+    }
+
+    // Two visits at once to one feature would disturb each other.
+    void check_order(const In<std::int32_t>& order) const {
+        check_range(order, 0, descent_->n_features(), "feature");
+        std::vector<bool> seen(descent_->n_features());
+        for (std::size_t k = 0; k < order.shape(0); ++k) {
+            expect(!seen[order.data()[k]], "a feature is visited twice");
+            seen[order.data()[k]] = true;
+        }
+    }
+
+    static void check_direction(std::int32_t direction) { expect(direction >= 0 && direction < MOST_DIRECTIONS, "no such direction"); }
+
+    std::int32_t check_amounts(const In<double>& amounts) const {
+        expect(std::int64_t(amounts.shape(0)) <= n_images_, "there are more amounts than directions with an image");
+        return std::int32_t(amounts.shape(0));
+    }
+
+    std::unique_ptr<Descent> descent_;
+    std::int32_t n_images_ = 0;
+    ObjectLock lock_;
 };
 
 void add_block(Matrix total, In<std::int64_t> places, In<float, 2> block) {
@@ -194,6 +294,19 @@ void bind_pseudo_likelihood(nb::module_& m) {
         .def("steps", &PyTables::steps, nb::arg("variables"), nb::arg("start"), nb::arg("members"), nb::arg("gradient"), nb::arg("weights"),
              nb::arg("penalty"), nb::arg("threads"))
         .def("sizes", &PyTables::sizes);
+    nb::class_<PyDescent>(m, "Descent")
+        .def(nb::init<const PyTables&, int>(), nb::arg("tables"), nb::arg("threads"))
+        .def("costs", &PyDescent::costs)
+        .def("set_weights", &PyDescent::set_weights, nb::arg("weights"), nb::arg("threads"))
+        .def("spread_out", &PyDescent::spread_out, nb::arg("order"))
+        .def("sweep", &PyDescent::sweep, nb::arg("order"), nb::arg("l1"), nb::arg("ridge"), nb::arg("centre"), nb::arg("weights"),
+             nb::arg("curvature"), nb::arg("slope"), nb::arg("gain"), nb::arg("refresh"), nb::arg("least_gain"), nb::arg("least_slope"),
+             nb::arg("threads"))
+        .def("keep_image", &PyDescent::keep_image, nb::arg("direction"), nb::arg("threads"))
+        .def("set_image", &PyDescent::set_image, nb::arg("direction"), nb::arg("steps"), nb::arg("threads"))
+        .def("correct_image", &PyDescent::correct_image, nb::arg("direction"), nb::arg("steps"), nb::arg("threads"))
+        .def("measure", &PyDescent::measure, nb::arg("amounts"), nb::arg("threads"))
+        .def("move", &PyDescent::move, nb::arg("amounts"), nb::arg("direction"), nb::arg("steps"), nb::arg("threads"));
     m.def("add_block", &add_block, nb::arg("total"), nb::arg("places"), nb::arg("block"));
     m.def("fit_diagonal", &fit_to_diagonal, nb::arg("matrix"), nb::arg("diagonal"), nb::arg("ridge"));
     m.def("times_blocks", &multiply_by_blocks, nb::arg("start"), nb::arg("members"), nb::arg("factors"), nb::arg("x"), nb::arg("y"),

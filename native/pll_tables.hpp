@@ -1,6 +1,7 @@
 // The pseudo-likelihood of a feature set on a table: built once, evaluated many times.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "literals.hpp"
@@ -15,6 +16,10 @@ public:
 
     std::int64_t n_features() const { return n_features_; }
     std::int64_t n_rows() const { return plan_.n_rows; }
+    std::int64_t n_words() const { return plan_.n_words; }
+    double row_weight(std::int64_t row) const { return row_weight_[row]; }
+    const std::vector<std::uint64_t>& literal_columns() const { return columns_; }  // [n_literals][n_words], positive literals
+    std::int32_t first_literal(std::int32_t variable) const { return numbers_.first(variable); }
     std::int32_t n_literals() const { return plan_.n_literals; }
     std::int32_t n_variables() const { return std::int32_t(n_states_.size()); }
     std::int32_t n_states(std::int32_t variable) const { return n_states_[variable]; }
@@ -25,6 +30,7 @@ public:
     std::int64_t list_bytes() const { return std::int64_t(lists_.size()) * 2; }
     std::int64_t n_entries() const { return n_entries_; }
     std::int64_t n_held() const { return n_held_; }  // (feature, column, row) with the context holding
+    std::int64_t n_groups() const;                   // of eight rows in which contexts hold, at most
     std::int64_t work() const { return work_; }      // vector operations of one pass over all cells
 
     // Restricts gradients to the features with a non-zero mark; null lifts the restriction.
@@ -43,6 +49,14 @@ public:
     // The Hessian of one variable's term between some features, estimated from the sample: [n][n]. The variable has two states or more.
     void gram(std::int32_t variable, const std::int32_t* features, std::int64_t n, float* out) const;
 
+    // For each state of each variable that a feature speaks of: its context, whether the weight enters the state's logit with a minus. Of
+    // a variable with two states that is the second, of another with more than half of its states allowed those that are not. Contexts
+    // that hold in no row are left out.
+    using UnitVisitor = std::function<void(std::int32_t variable, std::int32_t state, std::int32_t context, bool minus)>;
+    void for_units(std::int64_t feature, const UnitVisitor& visit) const;
+    // Every context with the bits of its rows, in several threads at once.
+    void for_each_context(int n_threads, const std::function<void(std::int32_t context, const std::uint64_t* words)>& visit) const;
+
 private:
     struct Link {  // feature -> one unit of a cell
         std::uint32_t unit;
@@ -54,7 +68,7 @@ private:
     struct Place;
     std::vector<Place> find_contexts(const Features& features);
     template <class Visit>
-    void for_contexts(const Features& features, int n_threads, const Visit& visit);
+    void for_contexts(const Features& features, int n_threads, const Visit& visit) const;
     void count_rows(const Features& features, int n_threads);
     std::int64_t list_length(std::int64_t context) const;
     std::vector<std::int64_t> sort_by_block(std::vector<Place>& places);
@@ -86,6 +100,7 @@ private:
     std::int64_t n_features_, n_cells_ = 0, n_listed_ = 0, n_entries_ = 0, n_held_ = 0, work_ = 0;
     LiteralNumbers numbers_;
     std::vector<std::int32_t> n_states_, first_lane_;  // first column of a variable; -1 where it has one state only
+    std::vector<std::int32_t> lane_variable_;          // the variable of each column
     std::vector<std::uint64_t> columns_;
     std::vector<double> row_weight_;
     std::vector<float> row_weight_single_;

@@ -131,6 +131,14 @@ BAD_CALLS = {
     "gram: one state": (lambda s: sampled(s).gram(2, np.zeros(1, np.int32)), "one state has no term"),
     "gram: variable": (lambda s: sampled(s).gram(4, np.zeros(1, np.int32)), "no such variable"),
     "gram: feature": (lambda s: sampled(s).gram(0, np.array([8], np.int32)), "no such feature: 8"),
+    "descent: weights": (lambda s: descent_of(s).set_weights(np.zeros(3), 1), "one value per feature"),
+    "descent: feature": (lambda s: descent_of(s).spread_out(np.array([8], np.int32)), "no such feature: 8"),
+    "descent: twice": (lambda s: sweep_of(s, order=[1, 1]), "visited twice"),
+    "descent: penalty": (lambda s: sweep_of(s, ridge=np.zeros(3)), "one value per feature"),
+    "descent: direction": (lambda s: descent_of(s).keep_image(4, 1), "no such direction"),
+    "descent: no image": (lambda s: descent_of(s).set_image(0, s.weights, 1), "no image"),
+    "descent: amounts": (lambda s: descent_of(s).measure(np.zeros(1), 1), "more amounts than directions"),
+    "descent: move": (lambda s: descent_of(s).move(np.zeros(0), 0, s.weights, 1), "no image"),
     "factors: one state": (lambda s: block_of(s, variable=2), "one state has no term"),
     "factors: falling offsets": (lambda s: block_of(s, start=[0, 3, 2]), "offsets fall"),
     "factors: member": (lambda s: block_of(s, members=[0, -1]), "no such feature: -1"),
@@ -177,6 +185,15 @@ BAD_CALLS = {
     "sampler: betas": (lambda s: sampler_of(s, model_of(s)).run(2, np.ones(3, np.float32), None, False, False, False, 1), "one beta"),
     "sampler: annealing": (lambda s: sampler_of(s, model_of(s)).run(2, None, None, False, True, False, 1), "annealing needs"),
 }  # fmt: skip
+
+
+def descent_of(s):
+    return backend().module.Descent(tables_of(s), 1)
+
+
+def sweep_of(s, order=(0, 1), ridge=None):
+    one, written = np.ones(8), [np.zeros(8) for _ in range(4)]
+    return descent_of(s).sweep(np.array(order, np.int32), one, one if ridge is None else ridge, one, *written, True, 0.0, 0.0, 1)
 
 
 def sampled(s):

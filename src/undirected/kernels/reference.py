@@ -11,13 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from undirected.kernels.reference_chains import Sampler
+from undirected.kernels.reference_descent import Descent
 from undirected.kernels.reference_inference import Elimination, Model
 from undirected.kernels.reference_search import Search, Strata, combine
 from undirected.kernels.types import Array
 
 __all__ = [
-    "Elimination", "Model", "PseudoLikelihoodTables", "Sampler", "Search", "Strata", "add_block", "combine", "fit_diagonal", "grow_trees",
-    "gssl_generate", "times_blocks", "walk_trees",
+    "Descent", "Elimination", "Model", "PseudoLikelihoodTables", "Sampler", "Search", "Strata", "add_block", "combine", "fit_diagonal",
+    "grow_trees", "gssl_generate", "times_blocks", "walk_trees",
 ]  # fmt: skip
 
 
@@ -140,7 +141,7 @@ class PseudoLikelihoodTables:
         return out
 
     def sizes(self) -> dict[str, int]:
-        return {"entries": int(self.matrix.nnz), "held": int(self.matrix.nnz), "work": int(self.matrix.nnz)}
+        return {"entries": int(self.matrix.nnz), "held": int(self.matrix.nnz), "work": int(self.matrix.nnz), "groups": int(self.matrix.nnz)}
 
 
 def _design(truth: Array, base: Array, start: Array, literals: Array, targets: Array, variance: bool = False) -> sp.csr_matrix:

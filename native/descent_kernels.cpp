@@ -1,0 +1,299 @@
+// The innermost loops of coordinate descent, compiled once per instruction set (KERNEL_NAMESPACE names the copy).
+#include "descent_kernels.hpp"
+
+#include "simd.hpp"
+
+namespace undirected {
+namespace KERNEL_NAMESPACE {
+namespace {
+
+typedef Real<float> Eight;
+typedef Int<float> Marks;
+
+constexpr float LEAST_ODDS = 1e-30f, MOST_ODDS = 1e30f;
+constexpr float LEAST_PROBABILITY = 1e-30f;
+constexpr int FLUSH = 32;  // groups between sums in single precision and in double
+
+inline Marks rows_of(Group group) {
+    const Marks bits = {1, 2, 4, 8, 16, 32, 64, 128};
+    return ((Marks{} + std::int32_t(group)) & bits) == bits;
+}
+
+inline std::int64_t place_of(Group group) { return std::int64_t(group >> 8) * GROUP_ROWS; }
+
+// Where the odds and the mass of the group of rows that begins at a place are.
+inline float* odds_at(float* state, std::int64_t place) { return state + 2 * place; }
+inline float* mass_at(float* state, std::int64_t place) { return state + 2 * place + GROUP_ROWS; }
+
+inline Eight keep(Marks marks, Eight x) { return (Eight)(marks & (Marks)x); }
+
+inline double sum(Eight v) {
+    v += shuffle<4, 5, 6, 7, 0, 1, 2, 3>(v, v);
+    v += shuffle<2, 3, 0, 1, 6, 7, 4, 5>(v, v);
+    return double(v[0]) + double(v[1]);
+}
+
+inline Eight at_least(Eight x, float least) { return x > fill<float>(least) ? x : fill<float>(least); }
+inline Eight at_most(Eight x, float most) { return x < fill<float>(most) ? x : fill<float>(most); }
+
+inline Eight exponential(Eight x) {  // clamped, so that odds stay within their limits
+    const Marks positive = x > 0.0f;
+    const Eight t = exp_negative<float>(at_least(choose<float>(positive, -x, x), -69.0f));
+    return choose<float>(positive, 1.0f / t, t);
+}
+
+inline Eight logarithm(Eight x) {  // of positive normal numbers
+    const Marks bits = (Marks)x;
+    const Marks exponent = ((bits >> 23) & 255) - 127;
+    const Eight mantissa = (Eight)((bits & 0x7fffff) | 0x3f800000);
+    return __builtin_convertvector(exponent, Eight) * 0.69314718056f + log1p_unit<float>(mantissa - 1.0f);
+}
+
+template <bool Curvature>
+Sums gather_binary(GroupList rows, float* state, const float* inverse) {
+    Eight first[GROUP_STEP] = {}, second[GROUP_STEP] = {};
+    for (std::int64_t k = 0; k < rows.n; k += GROUP_STEP)
+        for (int i = 0; i < GROUP_STEP; ++i) {
+            const Group group = rows.groups[k + i];
+            const Eight m = keep(rows_of(group), load<Eight>(mass_at(state, place_of(group))));
+            first[i] += m;
+            if (Curvature) second[i] += m - m * m * load<Eight>(inverse + place_of(group));
+        }
+    Sums out;
+    out.first = sum((first[0] + first[1]) + (first[2] + first[3]));
+    if (Curvature) out.second = sum((second[0] + second[1]) + (second[2] + second[3]));
+    return out;
+}
+
+Sums gather_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const float* inverse) {
+    Eight first{}, second{};
+    for (std::int64_t k = 0; k < rows.n; ++k) {
+        const std::int64_t place = place_of(rows.groups[k]);
+        Eight m{};
+        for (std::int32_t s = 0; s < n_states; ++s) m += load<Eight>(mass_at(columns.state, states[s] * columns.stride + place));
+        m = keep(rows_of(rows.groups[k]), m);
+        first += m;
+        second += m - m * m * load<Eight>(inverse + place);
+    }
+    return {sum(first), sum(second)};
+}
+
+void multiply_binary(GroupList rows, float* state, const float* weight, float factor) {
+    const Eight one = fill<float>(1.0f), by = fill<float>(factor);
+    for (std::int64_t k = 0; k < rows.n; ++k) {
+        const Group group = rows.groups[k];
+        const std::int64_t place = place_of(group);
+        Eight o = load<Eight>(odds_at(state, place)) * choose<float>(rows_of(group), by, one);
+        o = at_most(at_least(o, LEAST_ODDS), MOST_ODDS);
+        store(o, odds_at(state, place));
+        store(load<Eight>(weight + place) * (o / (o + 1.0f)), mass_at(state, place));
+    }
+}
+
+void multiply_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const float* weight,
+                     float factor) {
+    for (std::int64_t k = 0; k < rows.n; ++k) {
+        const Group group = rows.groups[k];
+        const std::int64_t place = place_of(group);
+        const Eight by = choose<float>(rows_of(group), fill<float>(factor), fill<float>(1.0f));
+        for (std::int32_t s = 0; s < n_states; ++s) {
+            float* at = odds_at(columns.state, states[s] * columns.stride + place);
+            store(load<Eight>(at) * by, at);
+        }
+        Eight total{};
+        for (std::int32_t s = 0; s < columns.n; ++s) total += load<Eight>(odds_at(columns.state, s * columns.stride + place));
+        const Eight scale = 1.0f / total, w = load<Eight>(weight + place);
+        for (std::int32_t s = 0; s < columns.n; ++s) {
+            float* at = odds_at(columns.state, s * columns.stride + place);
+            const Eight p = at_least(load<Eight>(at) * scale, LEAST_PROBABILITY);
+            store(p, at);
+            store(p * w, mass_at(columns.state, s * columns.stride + place));
+        }
+    }
+}
+
+// Logits of one group, moved along the directions.
+template <int N>
+inline Eight moved(const float* logits, std::int64_t at, const Directions& d, Eight* images) {
+    Eight x = load<Eight>(logits + at);
+    for (int k = 0; k < N; ++k) {
+        images[k] = load<Eight>(d.images[k] + at);
+        x += images[k] * d.amounts[k];
+    }
+    return x;
+}
+
+template <int N>
+struct Tally {
+    Eight value{}, first[N + 1] = {}, second[N * (N + 1) / 2 + 1] = {};
+    void flush(Along& out) {
+        out.value += sum(value);
+        for (int k = 0; k < N; ++k) out.first[k] += sum(first[k]);
+        for (int k = 0; k < N * (N + 1) / 2; ++k) out.second[k] += sum(second[k]);
+        *this = Tally();
+    }
+};
+
+template <int N>
+Along measure_binary(const Columns& columns, const float* logits, std::int64_t n_groups, const float* weight, const Directions& d) {
+    Along out;
+    Tally<N> tally;
+    for (std::int64_t g = 0; g < n_groups; ++g) {
+        Eight images[N + 1];
+        const Eight x = moved<N>(logits, g * GROUP_ROWS, d, images), c = load<Eight>(weight + g * GROUP_ROWS);
+        const Marks positive = x > 0.0f;
+        const Eight t = exp_negative<float>(choose<float>(positive, -x, x)), larger = 1.0f / (t + 1.0f), smaller = t * larger;
+        const Marks truth = rows_of(columns.truth[g]);
+        // log(1 + exp(x)) - truth * x: zero, or |x| where x and the truth disagree, and a rest
+        tally.value += c * (log1p_unit<float>(t) + keep(positive ^ truth, choose<float>(positive, x, -x)));
+        const Eight residual = c * choose<float>(positive ^ truth, larger, smaller), variance = c * larger * smaller;
+        const Eight slope = choose<float>(truth, -residual, residual);
+        for (int k = 0, at = 0; k < N; ++k) {
+            tally.first[k] += slope * images[k];
+            const Eight v = variance * images[k];
+            for (int l = 0; l <= k; ++l) tally.second[at++] += v * images[l];
+        }
+        if (g % FLUSH == FLUSH - 1) tally.flush(out);
+    }
+    tally.flush(out);
+    return out;
+}
+
+template <int N>
+Along measure_states(const Columns& columns, const float* logits, std::int64_t n_groups, const float* weight, const Directions& d) {
+    Along out;
+    Tally<N> tally;
+    for (std::int64_t g = 0; g < n_groups; ++g) {
+        Eight images[N + 1], mean[N + 1] = {}, product[N * (N + 1) / 2 + 1] = {}, total{};
+        Eight highest = moved<N>(logits, g * GROUP_ROWS, d, images);
+        for (std::int32_t s = 1; s < columns.n; ++s) {
+            const Eight x = moved<N>(logits, s * columns.stride + g * GROUP_ROWS, d, images);
+            highest = choose<float>(x > highest, x, highest);
+        }
+        Eight seen{}, seen_images[N + 1] = {};  // of the row's own state
+        for (std::int32_t s = 0; s < columns.n; ++s) {
+            const Eight x = moved<N>(logits, s * columns.stride + g * GROUP_ROWS, d, images);
+            const Eight e = exp_negative<float>(x - highest);
+            const Marks truth = rows_of(columns.truth[s * columns.truth_stride + g]);
+            seen += keep(truth, x);
+            total += e;
+            for (int k = 0, at = 0; k < N; ++k) {
+                const Eight v = e * images[k];
+                mean[k] += v;
+                seen_images[k] += keep(truth, images[k]);
+                for (int l = 0; l <= k; ++l) product[at++] += v * images[l];
+            }
+        }
+        const Eight c = load<Eight>(weight + g * GROUP_ROWS), scale = 1.0f / total;
+        tally.value += c * (logarithm(total) + highest - seen);
+        for (int k = 0, at = 0; k < N; ++k) {
+            mean[k] *= scale;
+            tally.first[k] += c * (mean[k] - seen_images[k]);
+            for (int l = 0; l <= k; ++l, ++at) tally.second[at] += c * (product[at] * scale - mean[k] * mean[l]);
+        }
+        if (g % FLUSH == FLUSH - 1) tally.flush(out);
+    }
+    tally.flush(out);
+    return out;
+}
+
+template <int N>
+Along measure_term(const Columns& columns, const float* logits, std::int64_t n_groups, const RowWeights& rows, const Directions& d) {
+    return columns.n == 1 ? measure_binary<N>(columns, logits, n_groups, rows.weight, d)
+                          : measure_states<N>(columns, logits, n_groups, rows.weight, d);
+}
+
+}  // namespace
+
+Sums gather(GroupList list, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const RowWeights& rows,
+            bool curvature) {
+    if (columns.n > 1) return gather_states(list, columns, states, n_states, rows.inverse);
+    return curvature ? gather_binary<true>(list, columns.state, rows.inverse) : gather_binary<false>(list, columns.state, rows.inverse);
+}
+
+void multiply(GroupList list, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const RowWeights& rows,
+              float factor) {
+    if (columns.n > 1)
+        multiply_states(list, columns, states, n_states, rows.weight, factor);
+    else
+        multiply_binary(list, columns.state, rows.weight, factor);
+}
+
+double count_truth(GroupList list, const Columns& columns, std::int32_t state, const RowWeights& rows) {
+    const std::uint8_t* truth = columns.truth + state * columns.truth_stride;
+    Eight total{};
+    for (std::int64_t k = 0; k < list.n; ++k) {
+        const Group group = list.groups[k];
+        total += keep(rows_of(group & truth[group >> 8]), load<Eight>(rows.weight + place_of(group)));
+    }
+    return sum(total);
+}
+
+void add_amount(GroupList rows, float amount, float* values) {
+    const Eight by = fill<float>(amount);
+    for (std::int64_t k = 0; k < rows.n; ++k) {
+        float* at = values + place_of(rows.groups[k]);
+        store(load<Eight>(at) + keep(rows_of(rows.groups[k]), by), at);
+    }
+}
+
+void set_odds(const Columns& columns, const float* logits, std::int64_t n_groups, const RowWeights& rows) {
+    for (std::int64_t at = 0; at < n_groups * GROUP_ROWS; at += GROUP_ROWS) {
+        const Eight w = load<Eight>(rows.weight + at);
+        if (columns.n == 1) {
+            const Eight o = exponential(load<Eight>(logits + at));
+            store(o, odds_at(columns.state, at));
+            store(w * (o / (o + 1.0f)), mass_at(columns.state, at));
+            continue;
+        }
+        Eight highest = load<Eight>(logits + at), total{};
+        for (std::int32_t s = 1; s < columns.n; ++s) {
+            const Eight x = load<Eight>(logits + s * columns.stride + at);
+            highest = choose<float>(x > highest, x, highest);
+        }
+        for (std::int32_t s = 0; s < columns.n; ++s) {
+            const Eight e = exp_negative<float>(at_least(load<Eight>(logits + s * columns.stride + at) - highest, -69.0f));
+            store(e, odds_at(columns.state, s * columns.stride + at));
+            total += e;
+        }
+        const Eight scale = 1.0f / total;
+        for (std::int32_t s = 0; s < columns.n; ++s) {
+            float* to = odds_at(columns.state, s * columns.stride + at);
+            const Eight p = load<Eight>(to) * scale;
+            store(p, to);
+            store(p * w, mass_at(columns.state, s * columns.stride + at));
+        }
+    }
+}
+
+void find_logits(const Columns& columns, std::int64_t n_groups, float* logits, float* change) {
+    for (std::int32_t s = 0; s < columns.n; ++s)
+        for (std::int64_t at = s * columns.stride; at < s * columns.stride + n_groups * GROUP_ROWS; at += GROUP_ROWS) {
+            const Eight x = logarithm(load<Eight>(odds_at(columns.state, at)));
+            if (change != nullptr) store(x - load<Eight>(logits + at), change + at);
+            store(x, logits + at);
+        }
+}
+
+Along measure(const Columns& columns, const float* logits, std::int64_t n_groups, const RowWeights& rows, const Directions& d) {
+    switch (d.n) {
+        case 0: return measure_term<0>(columns, logits, n_groups, rows, d);
+        case 1: return measure_term<1>(columns, logits, n_groups, rows, d);
+        case 2: return measure_term<2>(columns, logits, n_groups, rows, d);
+        case 3: return measure_term<3>(columns, logits, n_groups, rows, d);
+        default: return measure_term<4>(columns, logits, n_groups, rows, d);
+    }
+}
+
+void move_logits(const Columns& columns, float* logits, std::int64_t n_groups, const Directions& d, float* image) {
+    for (std::int32_t s = 0; s < columns.n; ++s)
+        for (std::int64_t at = s * columns.stride; at < s * columns.stride + n_groups * GROUP_ROWS; at += GROUP_ROWS) {
+            Eight change{};
+            for (std::int32_t k = 0; k < d.n; ++k) change += load<Eight>(d.images[k] + at) * d.amounts[k];
+            store(load<Eight>(logits + at) + change, logits + at);
+            store(load<Eight>(image + at) + change, image + at);
+        }
+}
+
+}  // namespace KERNEL_NAMESPACE
+}  // namespace undirected
