@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from undirected import Dataset, Domain, FeatureSet, PseudoLikelihood
-from undirected.weights.objective import CurvedObjective, SeparableObjective, check_needs
+from undirected.weights.objective import CoordinateObjective, CurvedObjective, SeparableObjective, check_needs
 from undirected.weights.sum_objective import SumObjective
 
 
@@ -21,6 +21,7 @@ def make_separate(features, data, threads=1):
 
 
 CURVED = {"a table": lambda features, data, threads=1: PseudoLikelihood(features, data, threads), "a sum of shards": make_sum}
+BY_COORDINATES = {"a table": CURVED["a table"]}
 SEPARABLE = {"separate regressions": make_separate}
 
 
@@ -39,7 +40,9 @@ def make(request):
     return request.param[1]
 
 
-@pytest.mark.parametrize(("makers", "needs"), [(CURVED, CurvedObjective), (SEPARABLE, SeparableObjective)])
+@pytest.mark.parametrize(
+    ("makers", "needs"), [(CURVED, CurvedObjective), (BY_COORDINATES, CoordinateObjective), (SEPARABLE, SeparableObjective)]
+)
 def test_it_has_what_its_solvers_need(makers, needs, tables):
     for make in makers.values():
         check_needs(make(*tables), needs, "its solvers")

@@ -253,10 +253,10 @@ def _describe_learned(learner: Any, lines: list[str]) -> dict[str, Any]:
 @click.option("--warm-start", is_flag=True, help="Start from the weights in FEATURES.")
 @click.option(
     "--solver",
-    type=click.Choice(["auto", "plain"]),
+    type=click.Choice(["auto", "descent", "quasi-newton", "plain"]),
     default="auto",
     show_default=True,
-    help="plain: L-BFGS or OWL-QN as in the papers.",
+    help="descent: coordinate descent, for very many features. quasi-newton: for fewer. plain: L-BFGS or OWL-QN as in the papers.",
 )
 @common.read_options
 @common.domain_options

@@ -17,6 +17,7 @@ from undirected.errors import ParameterError, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
+from undirected.weights.coordinate_descent import CoordinateDescent, suits_descent
 from undirected.weights.objective import CurvedObjective
 from undirected.weights.outcome import Judge, Outcome
 from undirected.weights.penalty import Penalty, check_prior
@@ -25,7 +26,7 @@ from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.weights.quasi_newton import QuasiNewton
 from undirected.work import MEMORY, Listener, StoppedBy, Work
 
-SOLVERS = ("auto", "plain")
+SOLVERS = ("auto", "descent", "quasi-newton", "plain")
 MAX_ITERATIONS = 10_000
 Setting = tuple[float, float]  # l1 and sd
 
@@ -124,7 +125,8 @@ def fit_weights(
     progress
         Called with an `Event` after every step: a ``SolverStep`` with iteration, objective and violation.
     solver
-        ``auto``, or ``plain``: L-BFGS or OWL-QN without scaling, as in the papers.
+        ``auto`` takes ``descent`` (coordinate descent) for very many features and ``quasi-newton`` for fewer. ``plain``: L-BFGS or
+        OWL-QN without scaling, as in the papers.
     objective
         What an earlier fit has prepared, if its features and table are the same: preparing very many features takes long.
 
@@ -264,6 +266,8 @@ def _choose_solver(objective: CurvedObjective, solver: str, judge: Judge | None)
     """A function that solves for one penalty; what it learns of the objective carries over to the next."""
     if solver == "plain":
         return functools.partial(solve_plain, objective)
+    if solver == "descent" or (solver == "auto" and suits_descent(objective)):
+        return functools.partial(CoordinateDescent(objective).solve, judge=judge)  # type: ignore[arg-type]
     return functools.partial(QuasiNewton(objective).solve, judge=judge)
 
 

@@ -77,6 +77,41 @@ class CurvedObjective(Objective, Protocol):
         """The inverses of the blocks, scaled to the diagonal of the Hessian, which includes the ridge."""
 
 
+class CoordinateState(Protocol):
+    """What the weights make of every row, kept up to date while single weights move (`undirected.kernels.reference_descent.Descent`
+    explains its methods)."""
+
+    def costs(self) -> Array: ...
+    def set_weights(self, weights: Array, threads: int) -> None: ...
+    def spread_out(self, order: Array) -> Array: ...
+    def sweep(
+        self, order: Array, l1: Array, ridge: Array, centre: Array, weights: Array, curvature: Array, slope: Array, gain: Array,
+        refresh: bool, least_gain: float, least_slope: float, threads: int,
+    ) -> None: ...  # fmt: skip
+    def keep_image(self, direction: int, threads: int) -> None: ...
+    def set_image(self, direction: int, steps: Array, threads: int) -> None: ...
+    def correct_image(self, direction: int, steps: Array, threads: int) -> None: ...
+    def measure(self, amounts: Array, threads: int) -> tuple[float, Array, Array]: ...
+    def move(self, amounts: Array, direction: int, steps: Array, threads: int) -> None: ...
+
+
+class CoordinateObjective(CurvedObjective, Protocol):
+    """An objective whose weights can be moved one by one; the end is left to the quasi-Newton solver, so that it is a curved one, too."""
+
+    memory: int  # bytes that may be taken
+
+    @property
+    def feature_terms(self) -> tuple[Array, Array]:
+        """The terms of all features one after another, and where those of each feature begin."""
+
+    @property
+    def state_bytes(self) -> int:
+        """How many bytes the state takes, at most."""
+
+    def start_descent(self) -> CoordinateState:
+        """Build the state."""
+
+
 class SeparableObjective(Objective, Protocol):
     """An objective whose terms share no feature: ``targets`` gives the term of each feature."""
 

@@ -14,12 +14,13 @@ from undirected.errors import DataError, FeatureError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.weights.objective import Block
+from undirected.weights.objective import Block, CoordinateState
 from undirected.weights.preconditioner import MAX_DESIGN, STRIP
 from undirected.work import MEMORY, Work, count_cores
 
 ALWAYS_PREPARED = 5000  # features that are prepared whatever the time budget
 TIMED_FEATURES = 1000  # features whose preparing is timed
+STATE_BYTES = 28  # for each logit and row: odds, mass, the logit and four images of directions
 PREPARING_SHARE = 0.4  # of the time that is left may go into preparing features
 
 
@@ -153,6 +154,20 @@ class PseudoLikelihood:
         start = np.concatenate([[0], np.cumsum([len(block.members) for block in blocks])]).astype(np.int64)
         members = np.concatenate([np.zeros(0, np.int32), *(block.members for block in blocks)]).astype(np.int32)
         return KernelInverse(start, members, self._tables.factors(variables, start, members, diagonal, ridge, self.threads), self.threads)
+
+    # -- single weights
+    @property
+    def feature_terms(self) -> tuple[Array, Array]:
+        return self.features.variables, self.features.start
+
+    @property
+    def state_bytes(self) -> int:
+        columns = int(np.where(self.features.domain.n_states == 2, 1, self.features.domain.n_states).sum())
+        return int(4 * self._sizes["groups"] + STATE_BYTES * columns * (self.n_rows + 8))
+
+    def start_descent(self) -> CoordinateState:
+        descent: CoordinateState = backend().module.Descent(self._tables, self.threads)
+        return descent
 
     # -- separate regressions, with ``targets``
     @property

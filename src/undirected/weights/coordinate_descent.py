@@ -1,0 +1,301 @@
+"""Coordinate descent for very many features: sweeps over single weights, steps along the last sweeps, a certificate in double precision.
+
+A sweep visits features in a fresh random order. Each takes the step of its own weight that its slope and curvature ask for, and the
+odds of the rows that it touches are multiplied accordingly, so that a visit costs as much as the feature touches, and no more. After a
+sweep the weights move along the sweep's own step and along the last few moves, as conjugate gradients do: logits are linear in the
+weights, so that the images of these directions are known, and the best amounts come from a Newton method in four dimensions. Both are
+needed: a fixed order, or sweeps alone, take many times as long.
+
+Sweeps are in single precision. Where that does not suffice for the tolerance, the quasi-Newton solver goes on from where they end.
+The result is the same to the bit for any number of threads: features that share a variable are visited in the same order by any.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from undirected.kernels.types import Array
+from undirected.weights.objective import CoordinateObjective, CoordinateState, check_needs
+from undirected.weights.outcome import Judge, Outcome, SolverStep
+from undirected.weights.penalty import Penalty
+from undirected.weights.quasi_newton import QuasiNewton
+from undirected.work import Stopped, StoppedBy, Work
+
+LEAST_FEATURES = 20_000  # with fewer the quasi-Newton solver and its matrices are faster on most tables
+DIRECTIONS = 4  # along which the weights move after a sweep
+NEWTON_STEPS, HALVINGS = 2, 3  # in those dimensions
+STREAMS = 4  # parts of the order that are visited side by side
+SLICE = 40_000_000  # groups of rows that are visited between questions whether the time is over
+ALL_EVERY, ALL_FIRST = 8, 3  # all features are visited in every eighth sweep, and in the first three
+CURVATURE_EVERY, CURVATURE_FIRST = 4, 8  # curvatures are computed anew in every fourth sweep, and in the first eight
+REBUILD_EVERY, REBUILD_FIRST = 16, (2, 3, 5, 9)  # the state is computed anew from the weights after these sweeps
+LONGEST_REST = 4  # sweeps that a feature which has hardly anything to gain is left out
+SMALL_GAIN, SMALL_SLOPE = 0.1, 0.1  # of the mean gain, and of the largest slope
+ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may rest, too
+JUDGE_EVERY = 4  # sweeps between questions whether to give up
+CERTIFY_EVERY = 3  # sweeps from one failed certificate to the next try
+PATIENCE, DROWNED = 12, 2e-8  # sweeps that gain less than this part of the objective in all: the end of single precision
+MISSES = 3  # failed certificates after which the quasi-Newton solver takes over
+
+
+def suits_descent(objective: object) -> bool:
+    """Whether an objective has many features, can move them one by one, and has room for what that takes."""
+    if not hasattr(objective, "start_descent"):
+        return False
+    descending: CoordinateObjective = objective  # type: ignore[assignment]
+    return len(descending) > LEAST_FEATURES and descending.state_bytes <= descending.memory
+
+
+class CoordinateDescent:
+    """A solver for one objective and several penalties: the state is built once."""
+
+    def __init__(self, objective: CoordinateObjective) -> None:
+        check_needs(objective, CoordinateObjective, "coordinate descent")
+        self.objective = objective
+        self.finisher = QuasiNewton(objective)
+        self._state: CoordinateState | None = None
+        self.costs = np.zeros(0, dtype=np.int64)  # of visits to each feature, once there is a state
+
+    @property
+    def state(self) -> CoordinateState:
+        """What sweeps keep up to date, built when it is first needed."""
+        if self._state is None:
+            self._state = self.objective.start_descent()
+            self.costs = self._state.costs()
+        return self._state
+
+    def solve(
+        self, penalty: Penalty, start: Array, tol: float, work: Work, max_iterations: int = 10_000, judge: Judge | None = None
+    ) -> Outcome:
+        """Minimise the objective with this penalty from these weights. Each iteration is a sweep."""
+        if judge is not None:
+            judge.begin(start)
+        run = _Run(self, penalty, np.array(start, dtype=float), tol, work)
+        out = run.solve(max_iterations, judge)
+        if out is not None:
+            return out
+        rest = self.finisher.solve(penalty, run.best, tol, work, max(0, max_iterations - run.sweeps), judge)
+        rest.iterations += run.sweeps
+        return rest
+
+
+class _Run:
+    """One minimisation: from a start, with one penalty, to a tolerance."""
+
+    def __init__(self, owner: CoordinateDescent, penalty: Penalty, weights: Array, tol: float, work: Work) -> None:
+        self.owner, self.objective, self.penalty, self.tol, self.work = owner, owner.objective, penalty, tol, work
+        n = len(weights)
+        self.weights = weights
+        self.best, self.best_value, self.best_sweep = weights.copy(), np.inf, 0
+        self.has_l1 = penalty.has_l1
+        self.l1 = np.broadcast_to(np.asarray(penalty.l1, dtype=float), n).copy()
+        self.ridge = np.broadcast_to(np.asarray(penalty.ridge, dtype=float), n).copy()
+        self.centre = np.zeros(n) if penalty.centre is None else np.asarray(penalty.centre, dtype=float)
+        self.slope, self.gain = np.zeros(n), np.zeros(n)
+        self.wakes = np.zeros(n, dtype=np.int64)  # the sweep from which on a feature is visited again
+        self.rests = np.zeros(n, dtype=np.int64)  # how long its last rest was
+        self.least_gain, self.least_slope = 0.0, 0.0
+        self.steps = np.zeros((0, n))  # of the directions
+        self.random = np.random.default_rng(0)
+        self.sweeps = 0
+        self.misses, self.last_miss, self.been_near = 0, -CERTIFY_EVERY, False
+
+    def solve(self, max_iterations: int, judge: Judge | None) -> Outcome | None:
+        """Sweep until something ends it; None where single precision ends before the tolerance is met."""
+        stopped_by = StoppedBy.ITERATIONS
+        try:
+            value, violation, gradient, curvature = self.certify()
+            self.best_value = value
+            if violation <= self.tol or max_iterations == 0:
+                reached = violation <= self.tol
+                return Outcome(self.weights, value, violation, StoppedBy.TOLERANCE if reached else stopped_by, 0)
+            self.curvature = curvature
+            self.wakes[(self.weights == 0) & (gradient == 0)] = 1  # no use in visiting these first
+            self.work.check()
+            self.state = self.owner.state
+            self.state.set_weights(self.weights, self.objective.threads)
+            while self.sweeps < max_iterations:
+                violation = self.sweep()
+                if violation <= self.tol and self.sweeps - self.last_miss >= CERTIFY_EVERY:
+                    value, certified, gradient, _ = self.certify()
+                    if certified <= self.tol:
+                        self.work.emit(SolverStep(self.sweeps, value, certified))
+                        return Outcome(self.weights, value, certified, StoppedBy.TOLERANCE, self.sweeps)
+                    self.note_miss(gradient)
+                value = self.accelerate()
+                self.work.emit(SolverStep(self.sweeps, value, violation))
+                if judge is not None and self.is_hopeless(judge, violation):
+                    stopped_by = StoppedBy.GIVEN_UP
+                    break
+                if self.has_drowned(value):
+                    return None
+                self.rebuild_state()
+        except Stopped as stop:
+            stopped_by = stop.why
+        except KeyboardInterrupt:
+            stopped_by = StoppedBy.INTERRUPT
+        value, violation, _, _ = self.certify()
+        if violation <= self.tol and stopped_by is not StoppedBy.INTERRUPT:
+            stopped_by = StoppedBy.TOLERANCE
+        return Outcome(self.weights, value, violation, stopped_by, self.sweeps)
+
+    def certify(self) -> tuple[float, float, Array, Array]:
+        """Value, violation, smallest subgradient and curvature of the loss, in double precision over all features."""
+        self.objective.restrict(None)
+        loss, gradient, curvature = self.objective.evaluate(self.weights, curvature=self.sweeps == 0)
+        gradient = self.penalty.subgradient(self.weights, self.penalty.add_gradient(gradient, self.weights))
+        violation = float(np.abs(gradient).max(initial=0.0)) / self.objective.total_weight
+        value = self.penalty.add_value(loss, self.weights)
+        return value, violation, gradient, np.zeros(0) if curvature is None else curvature
+
+    def note_miss(self, gradient: Array) -> None:
+        """A certificate has failed: visit the features that it failed for."""
+        self.last_miss = self.sweeps
+        self.misses += 1
+        self.wakes[np.abs(gradient) > 0.5 * self.tol * self.objective.total_weight] = 0
+
+    def is_hopeless(self, judge: Judge, violation: float) -> bool:
+        """Ask the judge every few sweeps, and once when the end is near."""
+        near = violation <= judge.tol
+        if not (near and not self.been_near) and self.sweeps % JUDGE_EVERY:
+            return False
+        self.been_near = self.been_near or near
+        return judge.is_hopeless(self.weights, near)
+
+    def has_drowned(self, value: float) -> bool:
+        """Whether single precision leads no further: the objective has stopped falling, or certificates fail again and again."""
+        if value < self.best_value - DROWNED * abs(value):
+            self.best_value, self.best_sweep = value, self.sweeps
+            self.best = self.weights.copy()
+        return self.misses >= MISSES or self.sweeps - self.best_sweep >= PATIENCE
+
+    # -- one sweep
+    def sweep(self) -> float:
+        """Visit the features that are awake, in a fresh order; the largest slope found, over the total weight."""
+        number = self.sweeps
+        everyone = 0 < number < ALL_FIRST or (number > 0 and number % ALL_EVERY == 0)
+        awake = np.arange(len(self.weights)) if everyone else np.flatnonzero(self.wakes <= number)
+        refresh = number < CURVATURE_FIRST or number % CURVATURE_EVERY == 0
+        before = self.weights.copy()
+        order = self.order_features(awake.astype(np.int32))
+        for part in self.slice_order(order):
+            self.work.check()
+            self.state.sweep(
+                part, self.l1, self.ridge, self.centre, self.weights, self.curvature, self.slope, self.gain,
+                refresh, self.least_gain, self.least_slope, self.objective.threads,
+            )  # fmt: skip
+        self.sweeps += 1
+        self.step = self.weights - before
+        largest = float(np.abs(self.slope[awake]).max(initial=0.0))
+        if self.has_l1:
+            self.choose_rest(awake, largest)
+        return largest / self.objective.total_weight
+
+    def order_features(self, features: Array) -> Array:
+        """A random order in which neighbours touch the same variables, cut into streams that run side by side.
+
+        Within a stream what a feature reads is still in the cache from the one before; features of different streams seldom share a
+        variable, so that threads do not wait for each other.
+        """
+        terms, start = self.objective.feature_terms
+        rank = self.random.permutation(int(terms.max(initial=0)) + 1)
+        lowest, filled = np.zeros(len(start) - 1, dtype=np.int64), np.diff(start) > 0
+        lowest[filled] = np.minimum.reduceat(rank[terms], start[:-1][filled])
+        features = self.random.permutation(features)
+        features = features[np.argsort(lowest[features], kind="stable")]
+        length = -(-len(features) // STREAMS)
+        grid = np.full(length * STREAMS, -1, dtype=np.int32)
+        grid[: len(features)] = features
+        mixed = grid.reshape(STREAMS, length).T.ravel()
+        return np.asarray(self.state.spread_out(np.ascontiguousarray(mixed[mixed >= 0])))
+
+    def slice_order(self, order: Array) -> list[Array]:
+        """The order in pieces that do not take long each; the sizes of features decide, not the clock."""
+        piece = np.cumsum(self.owner.costs[order]) // SLICE
+        return np.split(order, np.flatnonzero(np.diff(piece)) + 1)
+
+    def choose_rest(self, visited: Array, largest: float) -> None:
+        """Features that have hardly anything to gain are left out for one, two, then four sweeps."""
+        moved = visited[self.step[visited] != 0]
+        self.least_gain = SMALL_GAIN * float(self.gain[moved].mean()) if len(moved) else 0.0
+        self.least_slope = max(self.tol * self.objective.total_weight, SMALL_SLOPE * largest)
+        small = (self.gain[visited] < self.least_gain) & (np.abs(self.slope[visited]) < self.least_slope)
+        if np.mean(self.weights == 0) < ZEROS_FOR_REST:
+            small &= self.weights[visited] == 0
+            self.least_gain = 0.0
+        tired, keen = visited[small], visited[~small]
+        self.rests[tired] = np.clip(2 * self.rests[tired], 1, LONGEST_REST)
+        self.wakes[tired] = self.sweeps + self.rests[tired]
+        self.rests[keen] = self.wakes[keen] = 0
+
+    # -- the move after a sweep
+    def accelerate(self) -> float:
+        """Move along the sweep's step and the last moves as far as that lowers the objective; its value then.
+
+        The sweep's direction becomes the whole move of this round: that makes the rounds behave like conjugate gradients.
+        """
+        threads = self.objective.threads
+        slot = (self.sweeps - 1) % DIRECTIONS
+        self.state.keep_image(slot, threads)
+        if slot == len(self.steps):
+            self.steps = np.vstack([self.steps, self.step])
+        else:
+            self.steps[slot] = self.step
+        if self.has_l1:  # weights that have come to zero stay there
+            for k, step in enumerate(self.steps):
+                gone = np.where((self.weights == 0) & (self.l1 > 0), step, 0.0)
+                if gone.any():
+                    self.state.correct_image(k, gone, threads)
+                    self.steps[k] = step - gone
+        amounts, value = self.find_amounts()
+        if not amounts.any():
+            return value
+        moved = self.weights + amounts @ self.steps
+        clipped = np.where((moved * self.weights < 0) & (self.l1 > 0), -moved, 0.0)  # weights stop at zero here, too
+        self.state.move(amounts, slot, clipped, threads)
+        self.steps[slot] += moved + clipped - self.weights
+        self.weights = moved + clipped
+        self.weights[clipped != 0] = 0.0
+        return value
+
+    def find_amounts(self) -> tuple[Array, float]:
+        """The amounts of the directions that minimise the objective, by Newton steps that are halved until they lower it."""
+        amounts = np.zeros(len(self.steps))
+        value, slope, hessian = self.measure(amounts)
+        for _ in range(NEWTON_STEPS):
+            scale = np.sqrt(np.maximum(hessian.diagonal(), 1e-30))
+            scaled = hessian / scale / scale[:, None] + 1e-7 * np.eye(len(scale))
+            step = -np.linalg.solve(scaled, slope / scale) / scale
+            expected = -0.5 * float(slope @ step)
+            if not np.isfinite(step).all() or expected <= 1e-9 * abs(value) * DROWNED:
+                break
+            for halving in range(HALVINGS):
+                found = self.measure(amounts + step / 2**halving)
+                if found[0] < value:
+                    break
+            else:
+                break
+            gained = value - found[0]
+            amounts = amounts + step / 2**halving
+            value, slope, hessian = found
+            if halving == 0 and gained > 0.7 * expected:
+                break  # the model is good, so that the next step would be small
+        return amounts, value
+
+    def measure(self, amounts: Array) -> tuple[float, Array, Array]:
+        """The objective along the directions, with its gradient and its Hessian."""
+        loss, slope, hessian = self.state.measure(amounts, self.objective.threads)
+        weights = self.weights + amounts @ self.steps
+        slope = slope + self.steps @ (self.ridge * (weights - self.centre) + self.l1 * np.sign(weights))
+        return self.penalty.add_value(loss, weights), slope, hessian + (self.steps * self.ridge) @ self.steps.T
+
+    def rebuild_state(self) -> None:
+        """From time to time, compute the state and the images anew: every multiplication has rounded them."""
+        late = self.sweeps % REBUILD_EVERY == 0
+        if self.sweeps not in REBUILD_FIRST and not late:
+            return
+        self.state.set_weights(self.weights, self.objective.threads)
+        if not late:
+            return
+        for k, step in enumerate(self.steps):
+            self.state.set_image(k, step, self.objective.threads)
