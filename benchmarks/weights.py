@@ -37,6 +37,7 @@ SETS = [
     ("accidents", "features/accidents.nonzero.mn"),
     ("bnetflix", "features/bnetflix.nonzero.mn"),
 ]
+UNITS_LIMIT = 1500  # units after which a solver is given up
 NINE = [(l1, sd) for l1 in (1, 5, 10) for sd in (0.1, 0.5, 1)]
 
 
@@ -119,13 +120,65 @@ def script(only):
         print(f"| {name} | {theirs:.2f} | {their_pll:.4f} | {ours:.2f} | {our_pll:.4f} |", flush=True)
 
 
+def generate(name, n_generated, threshold):
+    """The features of GSSL with the atomic ones, the training rows, and what was learned on the way."""
+    train = datasets.load(name)
+    structure = undirected.GSSL(n_generated=n_generated, threshold=threshold).propose(train, Work.start())
+    return structure.features.union(FeatureSet.atomic(train.domain)), train, structure.learned
+
+
+def units(folder):
+    """Seconds to a certified violation of 1e-5 from nothing, as multiples of one evaluation in double precision on the same core."""
+    print("\n### Very many features: units to a certified violation of 1e-5, construction included\n")
+    print("A unit is one `PseudoLikelihood.evaluate` (value and gradient, double precision, one thread, at the start).\n")
+    print("| features | F | l1, sd | unit, s | quasi-Newton, units | descent, units | sweeps | descent, 2 threads: times faster |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    network = MarkovNetwork.load(folder / "features/bnetflix.nonzero.mn")
+    bnetflix = network.features, undirected.read_data("bnetflix", domain=network.domain)
+    plants, c20ng = generate("plants", 1_000_000, 1)[:2], generate("c20ng", 5_000_000, 2)[:2]
+    cases = [
+        ("plants, GSSL 1 M", plants, 5, 0.5),
+        ("plants, GSSL 1 M", plants, 0, 0.5),
+        ("bnetflix, nonzero", bnetflix, 1, 0.5),
+        ("bnetflix, nonzero", bnetflix, 0, 1.0),
+        ("c20ng, GSSL 5 M", c20ng, 5, 0.5),
+    ]
+    for label, (features, data), l1, sd in cases:
+        table = data.distinct
+        assert table.columns is not None
+        objective = PseudoLikelihood(features, table, threads=1)
+
+        def time_unit(objective=objective):
+            began = time.perf_counter()
+            objective.evaluate(objective.independent_start)
+            return time.perf_counter() - began
+
+        unit, found, sweeps = [time_unit() for _ in range(5)], {}, 0
+        for solver, threads in (("quasi-newton", 1), ("descent", 1), ("descent", 2)):
+            began = time.perf_counter()
+            fit = fit_weights(features, table, l1, sd, threads=threads, solver=solver, time_budget=UNITS_LIMIT * min(unit))
+            found[solver, threads] = time.perf_counter() - began if fit.converged else float("inf")
+            sweeps = fit.iterations
+            unit.append(time_unit())
+        one = float(np.median(unit))
+        shown_units = [f"> {UNITS_LIMIT}" if np.isinf(s) else f"{s / one:.0f}" for s in list(found.values())[:2]]
+        ratio = found["descent", 1] / found["descent", 2]
+        print(
+            f"| {label} | {len(features):,} | {l1}, {sd:g} | {one:.3f} | {' | '.join(shown_units)} | {sweeps} | {ratio:.2f} |", flush=True
+        )
+    print("\n### Nine settings of the paper on plants, GSSL 1 M, one thread\n")
+    seconds = []
+    for settings in ([(5, 0.5)], NINE):
+        began = time.perf_counter()
+        fit_path(plants[0], plants[1].distinct, settings, threads=1)
+        seconds.append(time.perf_counter() - began)
+    print(f"- one setting {seconds[0]:.1f} s, nine {seconds[1]:.1f} s: {seconds[1] / seconds[0]:.1f} times", flush=True)
+
+
 def gssl():
     print("\n### GSSL on plants: 1,000,000 generated, threshold 1\n")
-    train = datasets.load("plants")
-    learner = undirected.GSSL(n_generated=1_000_000, threshold=1)
-    structure = learner.propose(train, Work.start())
-    features = structure.features.union(FeatureSet.atomic(train.domain))
-    seconds, n_unique = structure.learned["generation_seconds_"], structure.learned["n_unique_"]
+    features, train, learned = generate("plants", 1_000_000, 1)
+    seconds, n_unique = learned["generation_seconds_"], learned["n_unique_"]
     print(f"- generation: {seconds:.2f} s, {n_unique:,} distinct, {len(features):,} features", flush=True)
     began = time.perf_counter()
     fits = fit_path(features, train.distinct, NINE)
@@ -168,7 +221,7 @@ def memory():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, required=True, help="folder with fixtures/ and features/")
-    parser.add_argument("--only", default="nltcs,dna,plants,accidents,bnetflix,gssl,memory")
+    parser.add_argument("--only", default="nltcs,dna,plants,accidents,bnetflix,units,gssl,memory")
     parser.add_argument("--limit", type=float, default=1200, help="seconds after which a rival is given up")
     args = parser.parse_args()
     only = set(args.only.split(","))
@@ -178,6 +231,8 @@ def main():
         warnings.simplefilter("ignore", undirected.Unconverged)
         script(only)
         feature_sets(args.features, only, args.limit)
+        if "units" in only:
+            units(args.features)
         if "gssl" in only:
             gssl()
         if "memory" in only:
