@@ -46,18 +46,16 @@ Descent::Descent(const PseudoLikelihoodTables& tables, int n_threads) {
     stride_ = n_groups_ * GROUP_ROWS;
     columns_ = tables.literal_columns();
     row_weight_.assign(stride_, 0.0f);
-    inverse_weight_.assign(stride_, 0.0f);
     total_weight_ = 0;
     for (std::int64_t r = 0; r < n_rows; ++r) {
         row_weight_[r] = float(tables.row_weight(r));
-        inverse_weight_[r] = row_weight_[r] > 0 ? 1 / row_weight_[r] : 0.0f;
         total_weight_ += tables.row_weight(r);
     }
     find_parts(tables);
     list_groups(tables, n_threads);
     std::int64_t n_columns = 0;
     for (const std::int32_t n : term_states_) n_columns += n;
-    resize_large(state_, 2 * n_columns * stride_);
+    resize_large(odds_, n_columns * stride_);
     resize_large(logits_, n_columns * stride_);
     set_constants(n_threads);
 }
@@ -126,7 +124,7 @@ void Descent::list_groups(const PseudoLikelihoodTables& tables, int n_threads) {
 Columns Descent::columns_of(std::int32_t term) const {
     const std::int64_t at = term_column_[term] * stride_;
     const auto* truth = reinterpret_cast<const std::uint8_t*>(columns_.data()) + term_literal_[term] * truth_stride_;
-    return {const_cast<float*>(state_.data()) + 2 * at, truth, truth_stride_, stride_, term_states_[term]};
+    return {const_cast<float*>(odds_.data()) + at, truth, truth_stride_, stride_, term_states_[term]};
 }
 
 void Descent::set_constants(int n_threads) {
@@ -143,7 +141,7 @@ void Descent::set_constants(int n_threads) {
                 cost += rows_of(part).n * columns.n;
                 for (std::int32_t s = part.states_from; s < part.states_to; ++s) {
                     const double count =
-                        UNDIRECTED_DISPATCH(count_truth(rows_of(part), columns, columns.n == 1 ? 0 : states_[s], row_weights()));
+                        UNDIRECTED_DISPATCH(count_truth(rows_of(part), columns, columns.n == 1 ? 0 : states_[s], row_weight_.data()));
                     sum += part.minus ? count : -count;
                 }
             }
@@ -175,7 +173,7 @@ void Descent::set_weights(const double* weights, int n_threads) {
         const Columns columns = columns_of(term);
         const std::int64_t at = term_column_[term] * stride_;
         add_term_images(term, weights, 1.0f, logits_.data());
-        UNDIRECTED_DISPATCH(set_odds(columns, logits_.data() + at, n_groups_, row_weights()));
+        UNDIRECTED_DISPATCH(set_odds(columns, logits_.data() + at, n_groups_));
         UNDIRECTED_DISPATCH(find_logits(columns, n_groups_, logits_.data() + at, nullptr));
     });
 }
@@ -213,12 +211,11 @@ std::vector<std::int32_t> Descent::spread_out(const std::int32_t* order, std::in
 
 void Descent::visit(std::int32_t feature, const SweepPenalty& penalty, const SweepResult& result, bool refresh, Least least) {
     double slope = constant_[feature], curvature = 0;
-    const RowWeights rows = row_weights();
     const std::int64_t from = part_start_[feature], to = part_start_[feature + 1];
     for (std::int64_t k = from; k < to; ++k) {
         const Part& part = parts_[k];
         const Sums sums = UNDIRECTED_DISPATCH(gather(rows_of(part), columns_of(part.term), states_.data() + part.states_from,
-                                                     part.states_to - part.states_from, rows, refresh));
+                                                     part.states_to - part.states_from, row_weight_.data(), refresh));
         slope += part.minus ? -sums.first : sums.first;
         curvature += sums.second;
     }
@@ -239,7 +236,7 @@ void Descent::visit(std::int32_t feature, const SweepPenalty& penalty, const Swe
     for (std::int64_t k = from; k < to; ++k) {
         const Part& part = parts_[k];
         UNDIRECTED_DISPATCH(multiply(rows_of(part), columns_of(part.term), states_.data() + part.states_from,
-                                     part.states_to - part.states_from, rows, part.minus ? down : up));
+                                     part.states_to - part.states_from, part.minus ? down : up));
     }
 }
 
@@ -324,7 +321,7 @@ Along Descent::measure(std::int32_t n, const double* amounts, int n_threads) con
     std::vector<Along> terms(n_terms());
     parallel_for(n_terms(), n_threads, [&](std::int64_t term) {
         terms[term] = UNDIRECTED_DISPATCH(measure(columns_of(std::int32_t(term)), logits_.data() + term_column_[term] * stride_, n_groups_,
-                                                  row_weights(), directions(n, amounts, std::int32_t(term))));
+                                                  row_weight_.data(), directions(n, amounts, std::int32_t(term))));
     });
     Along out;
     for (const Along& term : terms) {
@@ -344,7 +341,7 @@ void Descent::move(std::int32_t n, const double* amounts, std::int32_t direction
         UNDIRECTED_DISPATCH(move_logits(columns, logits, n_groups_, directions(n, amounts, term), image));
         add_term_images(term, steps, 1.0f, logits_.data());
         add_term_images(term, steps, 1.0f, images_[direction].data());
-        UNDIRECTED_DISPATCH(set_odds(columns, logits, n_groups_, row_weights()));
+        UNDIRECTED_DISPATCH(set_odds(columns, logits, n_groups_));
     });
 }
 

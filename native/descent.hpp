@@ -77,7 +77,6 @@ private:
         return {groups_.data() + list_start_[part.context], list_start_[part.context + 1] - list_start_[part.context]};
     }
     Columns columns_of(std::int32_t term) const;
-    RowWeights row_weights() const { return {row_weight_.data(), inverse_weight_.data()}; }
     std::int32_t n_terms() const { return std::int32_t(term_states_.size()); }
     Directions directions(std::int32_t n, const double* amounts, std::int32_t term) const;
 
@@ -86,7 +85,7 @@ private:
     std::vector<std::int32_t> term_column_, term_states_;  // the first column of each variable's term, and how many columns it has
     std::vector<std::int32_t> term_literal_;               // the literal of its first column
     std::vector<std::uint64_t> columns_;
-    std::vector<float> row_weight_, inverse_weight_;
+    std::vector<float> row_weight_;
     std::vector<std::int64_t> part_start_, costs_;
     std::vector<Part> parts_;
     std::vector<std::int32_t> states_;
@@ -95,7 +94,7 @@ private:
     std::vector<double> constant_;                                   // what the rows' own states add to a feature's slope
     std::vector<std::int64_t> list_start_;
     std::vector<Group> groups_;
-    std::vector<float> state_, logits_, images_[MOST_DIRECTIONS];
+    std::vector<float> odds_, logits_, images_[MOST_DIRECTIONS];
 };
 
 }  // namespace undirected

@@ -21,10 +21,6 @@ inline Marks rows_of(Group group) {
 
 inline std::int64_t place_of(Group group) { return std::int64_t(group >> 8) * GROUP_ROWS; }
 
-// Where the odds and the mass of the group of rows that begins at a place are.
-inline float* odds_at(float* state, std::int64_t place) { return state + 2 * place; }
-inline float* mass_at(float* state, std::int64_t place) { return state + 2 * place + GROUP_ROWS; }
-
 inline Eight keep(Marks marks, Eight x) { return (Eight)(marks & (Marks)x); }
 
 inline double sum(Eight v) {
@@ -50,14 +46,15 @@ inline Eight logarithm(Eight x) {  // of positive normal numbers
 }
 
 template <bool Curvature>
-Sums gather_binary(GroupList rows, float* state, const float* inverse) {
+Sums gather_binary(GroupList rows, const float* odds, const float* weight) {
     Eight first[GROUP_STEP] = {}, second[GROUP_STEP] = {};
     for (std::int64_t k = 0; k < rows.n; k += GROUP_STEP)
         for (int i = 0; i < GROUP_STEP; ++i) {
             const Group group = rows.groups[k + i];
-            const Eight m = keep(rows_of(group), load<Eight>(mass_at(state, place_of(group))));
-            first[i] += m;
-            if (Curvature) second[i] += m - m * m * load<Eight>(inverse + place_of(group));
+            const Eight o = load<Eight>(odds + place_of(group)), p = o / (o + 1.0f);
+            const Eight mass = keep(rows_of(group), p * load<Eight>(weight + place_of(group)));
+            first[i] += mass;
+            if (Curvature) second[i] += mass - mass * p;
         }
     Sums out;
     out.first = sum((first[0] + first[1]) + (first[2] + first[3]));
@@ -65,49 +62,44 @@ Sums gather_binary(GroupList rows, float* state, const float* inverse) {
     return out;
 }
 
-Sums gather_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const float* inverse) {
+Sums gather_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const float* weight) {
     Eight first{}, second{};
     for (std::int64_t k = 0; k < rows.n; ++k) {
         const std::int64_t place = place_of(rows.groups[k]);
-        Eight m{};
-        for (std::int32_t s = 0; s < n_states; ++s) m += load<Eight>(mass_at(columns.state, states[s] * columns.stride + place));
-        m = keep(rows_of(rows.groups[k]), m);
-        first += m;
-        second += m - m * m * load<Eight>(inverse + place);
+        Eight p{};
+        for (std::int32_t s = 0; s < n_states; ++s) p += load<Eight>(columns.odds + states[s] * columns.stride + place);
+        const Eight mass = keep(rows_of(rows.groups[k]), p * load<Eight>(weight + place));
+        first += mass;
+        second += mass - mass * p;
     }
     return {sum(first), sum(second)};
 }
 
-void multiply_binary(GroupList rows, float* state, const float* weight, float factor) {
+void multiply_binary(GroupList rows, float* odds, float factor) {
     const Eight one = fill<float>(1.0f), by = fill<float>(factor);
     for (std::int64_t k = 0; k < rows.n; ++k) {
         const Group group = rows.groups[k];
-        const std::int64_t place = place_of(group);
-        Eight o = load<Eight>(odds_at(state, place)) * choose<float>(rows_of(group), by, one);
-        o = at_most(at_least(o, LEAST_ODDS), MOST_ODDS);
-        store(o, odds_at(state, place));
-        store(load<Eight>(weight + place) * (o / (o + 1.0f)), mass_at(state, place));
+        float* at = odds + place_of(group);
+        const Eight o = load<Eight>(at) * choose<float>(rows_of(group), by, one);
+        store(at_most(at_least(o, LEAST_ODDS), MOST_ODDS), at);
     }
 }
 
-void multiply_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const float* weight,
-                     float factor) {
+void multiply_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, float factor) {
     for (std::int64_t k = 0; k < rows.n; ++k) {
         const Group group = rows.groups[k];
         const std::int64_t place = place_of(group);
         const Eight by = choose<float>(rows_of(group), fill<float>(factor), fill<float>(1.0f));
         for (std::int32_t s = 0; s < n_states; ++s) {
-            float* at = odds_at(columns.state, states[s] * columns.stride + place);
+            float* at = columns.odds + states[s] * columns.stride + place;
             store(load<Eight>(at) * by, at);
         }
         Eight total{};
-        for (std::int32_t s = 0; s < columns.n; ++s) total += load<Eight>(odds_at(columns.state, s * columns.stride + place));
-        const Eight scale = 1.0f / total, w = load<Eight>(weight + place);
+        for (std::int32_t s = 0; s < columns.n; ++s) total += load<Eight>(columns.odds + s * columns.stride + place);
+        const Eight scale = 1.0f / total;
         for (std::int32_t s = 0; s < columns.n; ++s) {
-            float* at = odds_at(columns.state, s * columns.stride + place);
-            const Eight p = at_least(load<Eight>(at) * scale, LEAST_PROBABILITY);
-            store(p, at);
-            store(p * w, mass_at(columns.state, s * columns.stride + place));
+            float* at = columns.odds + s * columns.stride + place;
+            store(at_least(load<Eight>(at) * scale, LEAST_PROBABILITY), at);
         }
     }
 }
@@ -198,33 +190,32 @@ Along measure_states(const Columns& columns, const float* logits, std::int64_t n
 }
 
 template <int N>
-Along measure_term(const Columns& columns, const float* logits, std::int64_t n_groups, const RowWeights& rows, const Directions& d) {
-    return columns.n == 1 ? measure_binary<N>(columns, logits, n_groups, rows.weight, d)
-                          : measure_states<N>(columns, logits, n_groups, rows.weight, d);
+Along measure_term(const Columns& columns, const float* logits, std::int64_t n_groups, const float* weight, const Directions& d) {
+    return columns.n == 1 ? measure_binary<N>(columns, logits, n_groups, weight, d)
+                          : measure_states<N>(columns, logits, n_groups, weight, d);
 }
 
 }  // namespace
 
-Sums gather(GroupList list, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const RowWeights& rows,
+Sums gather(GroupList list, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const float* row_weight,
             bool curvature) {
-    if (columns.n > 1) return gather_states(list, columns, states, n_states, rows.inverse);
-    return curvature ? gather_binary<true>(list, columns.state, rows.inverse) : gather_binary<false>(list, columns.state, rows.inverse);
+    if (columns.n > 1) return gather_states(list, columns, states, n_states, row_weight);
+    return curvature ? gather_binary<true>(list, columns.odds, row_weight) : gather_binary<false>(list, columns.odds, row_weight);
 }
 
-void multiply(GroupList list, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const RowWeights& rows,
-              float factor) {
+void multiply(GroupList list, const Columns& columns, const std::int32_t* states, std::int32_t n_states, float factor) {
     if (columns.n > 1)
-        multiply_states(list, columns, states, n_states, rows.weight, factor);
+        multiply_states(list, columns, states, n_states, factor);
     else
-        multiply_binary(list, columns.state, rows.weight, factor);
+        multiply_binary(list, columns.odds, factor);
 }
 
-double count_truth(GroupList list, const Columns& columns, std::int32_t state, const RowWeights& rows) {
+double count_truth(GroupList list, const Columns& columns, std::int32_t state, const float* row_weight) {
     const std::uint8_t* truth = columns.truth + state * columns.truth_stride;
     Eight total{};
     for (std::int64_t k = 0; k < list.n; ++k) {
         const Group group = list.groups[k];
-        total += keep(rows_of(group & truth[group >> 8]), load<Eight>(rows.weight + place_of(group)));
+        total += keep(rows_of(group & truth[group >> 8]), load<Eight>(row_weight + place_of(group)));
     }
     return sum(total);
 }
@@ -237,13 +228,10 @@ void add_amount(GroupList rows, float amount, float* values) {
     }
 }
 
-void set_odds(const Columns& columns, const float* logits, std::int64_t n_groups, const RowWeights& rows) {
+void set_odds(const Columns& columns, const float* logits, std::int64_t n_groups) {
     for (std::int64_t at = 0; at < n_groups * GROUP_ROWS; at += GROUP_ROWS) {
-        const Eight w = load<Eight>(rows.weight + at);
         if (columns.n == 1) {
-            const Eight o = exponential(load<Eight>(logits + at));
-            store(o, odds_at(columns.state, at));
-            store(w * (o / (o + 1.0f)), mass_at(columns.state, at));
+            store(exponential(load<Eight>(logits + at)), columns.odds + at);
             continue;
         }
         Eight highest = load<Eight>(logits + at), total{};
@@ -253,15 +241,13 @@ void set_odds(const Columns& columns, const float* logits, std::int64_t n_groups
         }
         for (std::int32_t s = 0; s < columns.n; ++s) {
             const Eight e = exp_negative<float>(at_least(load<Eight>(logits + s * columns.stride + at) - highest, -69.0f));
-            store(e, odds_at(columns.state, s * columns.stride + at));
+            store(e, columns.odds + s * columns.stride + at);
             total += e;
         }
         const Eight scale = 1.0f / total;
         for (std::int32_t s = 0; s < columns.n; ++s) {
-            float* to = odds_at(columns.state, s * columns.stride + at);
-            const Eight p = load<Eight>(to) * scale;
-            store(p, to);
-            store(p * w, mass_at(columns.state, s * columns.stride + at));
+            float* to = columns.odds + s * columns.stride + at;
+            store(load<Eight>(to) * scale, to);
         }
     }
 }
@@ -269,19 +255,19 @@ void set_odds(const Columns& columns, const float* logits, std::int64_t n_groups
 void find_logits(const Columns& columns, std::int64_t n_groups, float* logits, float* change) {
     for (std::int32_t s = 0; s < columns.n; ++s)
         for (std::int64_t at = s * columns.stride; at < s * columns.stride + n_groups * GROUP_ROWS; at += GROUP_ROWS) {
-            const Eight x = logarithm(load<Eight>(odds_at(columns.state, at)));
+            const Eight x = logarithm(load<Eight>(columns.odds + at));
             if (change != nullptr) store(x - load<Eight>(logits + at), change + at);
             store(x, logits + at);
         }
 }
 
-Along measure(const Columns& columns, const float* logits, std::int64_t n_groups, const RowWeights& rows, const Directions& d) {
+Along measure(const Columns& columns, const float* logits, std::int64_t n_groups, const float* row_weight, const Directions& d) {
     switch (d.n) {
-        case 0: return measure_term<0>(columns, logits, n_groups, rows, d);
-        case 1: return measure_term<1>(columns, logits, n_groups, rows, d);
-        case 2: return measure_term<2>(columns, logits, n_groups, rows, d);
-        case 3: return measure_term<3>(columns, logits, n_groups, rows, d);
-        default: return measure_term<4>(columns, logits, n_groups, rows, d);
+        case 0: return measure_term<0>(columns, logits, n_groups, row_weight, d);
+        case 1: return measure_term<1>(columns, logits, n_groups, row_weight, d);
+        case 2: return measure_term<2>(columns, logits, n_groups, row_weight, d);
+        case 3: return measure_term<3>(columns, logits, n_groups, row_weight, d);
+        default: return measure_term<4>(columns, logits, n_groups, row_weight, d);
     }
 }
 

@@ -28,18 +28,11 @@ struct Sums {
 
 // The columns of one variable: `n` of them, `stride` rows apart. One column is that of a binary variable.
 struct Columns {
-    // For each group of rows eight odds (of a variable with more than two states: the states' probabilities), and behind them eight masses:
-    // probabilities times row weights. Both are one line of the cache.
-    float* state;
+    float* odds;                // of a variable with more than two states: the states' probabilities
     const std::uint8_t* truth;  // for each state and group a bit for each row that is in that state
     std::int64_t truth_stride;
     std::int64_t stride;
     std::int32_t n;
-};
-
-struct RowWeights {
-    const float* weight;
-    const float* inverse;
 };
 
 // The value, slopes and curvatures of a variable's term along some directions; curvatures row by row, the lower half.
@@ -53,22 +46,22 @@ struct Directions {
     float amounts[MOST_DIRECTIONS];
 };
 
-#define UNDIRECTED_DESCENT_KERNELS(NAME)                                                                                               \
-    namespace NAME {                                                                                                                   \
-    /* Sums over the rows of a context of the mass that lies on some states (of a binary variable: on its second). */                  \
-    Sums gather(GroupList, const Columns&, const std::int32_t* states, std::int32_t n_states, const RowWeights&, bool curvature);      \
-    /* Multiplies the odds of these states by a factor in the rows of a context. */                                                    \
-    void multiply(GroupList, const Columns&, const std::int32_t* states, std::int32_t n_states, const RowWeights&, float factor);      \
-    /* The weight of the rows of a context in which a state is the row's. */                                                           \
-    double count_truth(GroupList, const Columns&, std::int32_t state, const RowWeights&);                                              \
-    /* Adds an amount in the rows of a context. */                                                                                     \
-    void add_amount(GroupList, float amount, float* values);                                                                           \
-    /* Odds and mass from logits, for `n_groups` groups; and logits from odds. Columns of logits are as far apart as those of odds. */ \
-    void set_odds(const Columns&, const float* logits, std::int64_t n_groups, const RowWeights&);                                      \
-    void find_logits(const Columns&, std::int64_t n_groups, float* logits, float* change);                                             \
-    /* The term at logits moved along the directions by their amounts; the move itself. */                                             \
-    Along measure(const Columns&, const float* logits, std::int64_t n_groups, const RowWeights&, const Directions&);                   \
-    void move_logits(const Columns&, float* logits, std::int64_t n_groups, const Directions&, float* image);                           \
+#define UNDIRECTED_DESCENT_KERNELS(NAME)                                                                                                \
+    namespace NAME {                                                                                                                    \
+    /* Sums over the rows of a context of the probability of some states (of a binary variable: of its second). */                      \
+    Sums gather(GroupList, const Columns&, const std::int32_t* states, std::int32_t n_states, const float* row_weight, bool curvature); \
+    /* Multiplies the odds of these states by a factor in the rows of a context. */                                                     \
+    void multiply(GroupList, const Columns&, const std::int32_t* states, std::int32_t n_states, float factor);                          \
+    /* The weight of the rows of a context in which a state is the row's. */                                                            \
+    double count_truth(GroupList, const Columns&, std::int32_t state, const float* row_weight);                                         \
+    /* Adds an amount in the rows of a context. */                                                                                      \
+    void add_amount(GroupList, float amount, float* values);                                                                            \
+    /* Odds from logits, for `n_groups` groups; and logits from odds. Columns of logits are as far apart as those of odds. */           \
+    void set_odds(const Columns&, const float* logits, std::int64_t n_groups);                                                          \
+    void find_logits(const Columns&, std::int64_t n_groups, float* logits, float* change);                                              \
+    /* The term at logits moved along the directions by their amounts; the move itself. */                                              \
+    Along measure(const Columns&, const float* logits, std::int64_t n_groups, const float* row_weight, const Directions&);              \
+    void move_logits(const Columns&, float* logits, std::int64_t n_groups, const Directions&, float* image);                            \
     }
 
 UNDIRECTED_FOR_EACH_INSTRUCTION_SET(UNDIRECTED_DESCENT_KERNELS)

@@ -320,11 +320,13 @@ def test_where_single_precision_ends_the_other_solver_goes_on(case):
 def test_it_is_chosen_for_many_features_where_there_is_room(case, monkeypatch):
     features, data = case
     objective = PseudoLikelihood(features, data)
-    assert not suits_descent(objective)
-    monkeypatch.setattr(coordinate_descent, "LEAST_FEATURES", 100)
-    assert suits_descent(objective)
-    assert not suits_descent(PseudoLikelihood(features, data, memory=1000))
-    assert not suits_descent(SumObjective([objective]))
+    assert not suits_descent(objective, Penalty(1.0))
+    monkeypatch.setattr(coordinate_descent, "LEAST_WITH_L1", 100)
+    assert suits_descent(objective, Penalty(1.0))
+    assert not suits_descent(objective, Penalty(0.0, 1.0))
+    monkeypatch.setattr(coordinate_descent, "LEAST_FEATURES", 149)
+    assert suits_descent(objective, Penalty(0.0, 1.0))
+    assert not suits_descent(PseudoLikelihood(features, data, memory=1000), Penalty(1.0))
     ours, other = (fit_weights(features, data, 1, 1, tol=1e-5, solver=s) for s in ("auto", "quasi-newton"))
     assert ours.objective == pytest.approx(other.objective, rel=1e-5)
     assert not np.array_equal(ours.weights, other.weights)  # another way to the same end

@@ -21,7 +21,7 @@ from undirected.weights.penalty import Penalty
 from undirected.weights.quasi_newton import QuasiNewton
 from undirected.work import Stopped, StoppedBy, Work
 
-LEAST_FEATURES = 20_000  # with fewer the quasi-Newton solver and its matrices are faster on most tables
+LEAST_FEATURES, LEAST_WITH_L1 = 20_000, 10_000  # with fewer the quasi-Newton solver and its matrices are faster on most tables
 DIRECTIONS = 4  # along which the weights move after a sweep
 NEWTON_STEPS, HALVINGS = 2, 3  # in those dimensions
 STREAMS = 4  # parts of the order that are visited side by side
@@ -38,12 +38,10 @@ PATIENCE, DROWNED = 12, 2e-8  # sweeps that gain less than this part of the obje
 MISSES = 3  # failed certificates after which the quasi-Newton solver takes over
 
 
-def suits_descent(objective: object) -> bool:
-    """Whether an objective has many features, can move them one by one, and has room for what that takes."""
-    if not hasattr(objective, "start_descent"):
-        return False
-    descending: CoordinateObjective = objective  # type: ignore[assignment]
-    return len(descending) > LEAST_FEATURES and descending.state_bytes <= descending.memory
+def suits_descent(objective: CoordinateObjective, penalty: Penalty) -> bool:
+    """Whether an objective has so many features that sweeps are faster than quasi-Newton steps, and room for what they take."""
+    least = LEAST_WITH_L1 if penalty.has_l1 else LEAST_FEATURES
+    return len(objective) > least and objective.state_bytes <= objective.memory
 
 
 class CoordinateDescent:

@@ -266,9 +266,15 @@ def _choose_solver(objective: CurvedObjective, solver: str, judge: Judge | None)
     """A function that solves for one penalty; what it learns of the objective carries over to the next."""
     if solver == "plain":
         return functools.partial(solve_plain, objective)
-    if solver == "descent" or (solver == "auto" and suits_descent(objective)):
-        return functools.partial(CoordinateDescent(objective).solve, judge=judge)  # type: ignore[arg-type]
-    return functools.partial(QuasiNewton(objective).solve, judge=judge)
+    if solver == "quasi-newton" or (solver == "auto" and not hasattr(objective, "start_descent")):
+        return functools.partial(QuasiNewton(objective).solve, judge=judge)
+    descent = CoordinateDescent(objective)  # type: ignore[arg-type]
+
+    def solve(penalty: Penalty, start: Array, tol: float, work: Work, max_iterations: int) -> Outcome:
+        chosen = descent if solver == "descent" or suits_descent(descent.objective, penalty) else descent.finisher
+        return chosen.solve(penalty, start, tol, work, max_iterations, judge)
+
+    return solve
 
 
 def use_one_blas_thread() -> AbstractContextManager[Any]:

@@ -20,7 +20,7 @@ from undirected.work import MEMORY, Work, count_cores
 
 ALWAYS_PREPARED = 5000  # features that are prepared whatever the time budget
 TIMED_FEATURES = 1000  # features whose preparing is timed
-STATE_BYTES = 28  # for each logit and row: odds, mass, the logit and four images of directions
+STATE_BYTES = 24  # for each logit and row: odds, the logit and four images of directions
 PREPARING_SHARE = 0.4  # of the time that is left may go into preparing features
 
 
