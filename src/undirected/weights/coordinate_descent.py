@@ -35,7 +35,7 @@ ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may
 JUDGE_EVERY = 4  # sweeps between questions whether to give up
 CERTIFY_EVERY = 3  # sweeps from one failed certificate to the next try
 PATIENCE, DROWNED = 12, 2e-8  # sweeps that gain less than this part of the objective in all: the end of single precision
-MISSES = 3  # failed certificates after which the quasi-Newton solver takes over
+MISSES = 8  # failed certificates after which the quasi-Newton solver takes over
 
 
 def suits_descent(objective: CoordinateObjective, penalty: Penalty) -> bool:
