@@ -1,8 +1,9 @@
 #include "descent.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
-#include <cstring>
+#include <memory>
 #include <numeric>
 #include <thread>
 

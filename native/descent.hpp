@@ -3,9 +3,8 @@
 // The state is the odds of every variable in every row, in single precision. A feature looks at the rows of its contexts, takes the
 // Newton-like step of its own weight, and multiplies the odds of those rows.
 #pragma once
-#include <atomic>
 #include <cstdint>
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "descent_kernels.hpp"
@@ -36,7 +35,6 @@ public:
     Descent(const PseudoLikelihoodTables& tables, int n_threads);
 
     std::int64_t n_features() const { return std::int64_t(part_start_.size()) - 1; }
-    std::int64_t n_groups() const { return n_groups_; }
     // How many groups of rows a visit to each feature goes through.
     const std::vector<std::int64_t>& costs() const { return costs_; }
 
@@ -64,7 +62,6 @@ private:
         std::int32_t context, term, states_from, states_to;
         bool minus;
     };
-    struct Queue;
     void find_parts(const PseudoLikelihoodTables& tables);
     void list_groups(const PseudoLikelihoodTables& tables, int n_threads);
     void set_constants(int n_threads);
