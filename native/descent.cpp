@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -18,7 +19,8 @@ constexpr double LONGEST_STEP = 8.0;
 constexpr int WORKERS = 8;  // as many features in a row have no variable in common, where that can be had
 constexpr int WINDOW = 96;  // features among which the next one is looked for
 constexpr int FETCHED_GROUPS = 1024;
-constexpr int SPINS = 2000;  // before a thread that waits lets others run
+constexpr double DENSE = 0.4;  // share of the groups from which on a context has a byte for each of them
+constexpr int SPINS = 2000;    // before a thread that waits lets others run
 
 // The step of one weight, given the slope of the smooth part and a curvature that the objective has here. The curvature of a logistic
 // loss grows by at most a factor exp(|step|), so that this step never goes too far; under L1 it stops at zero, or goes on where the other
@@ -43,7 +45,7 @@ double find_step(double weight, double& slope, double curvature, double l1) {
 Descent::Descent(const PseudoLikelihoodTables& tables, int n_threads) {
     const std::int64_t n_rows = tables.n_rows();
     truth_stride_ = tables.n_words() * 8;
-    n_groups_ = (n_rows + GROUP_ROWS - 1) / GROUP_ROWS;
+    n_groups_ = (n_rows + GROUP_STEP * GROUP_ROWS - 1) / (GROUP_STEP * GROUP_ROWS) * GROUP_STEP;
     stride_ = n_groups_ * GROUP_ROWS;
     columns_ = tables.literal_columns();
     row_weight_.assign(stride_, 0.0f);
@@ -107,13 +109,21 @@ void Descent::list_groups(const PseudoLikelihoodTables& tables, int n_threads) {
         return n;
     };
     list_start_.assign(tables.n_contexts() + 1, 0);
+    dense_.assign(tables.n_contexts(), 0);
     tables.for_each_context(n_threads, [&](std::int32_t context, const std::uint64_t* words) {
-        list_start_[context + 1] = (count(words) + GROUP_STEP - 1) / GROUP_STEP * GROUP_STEP;
+        const std::int64_t n = count(words);
+        dense_[context] = n > DENSE * double(n_groups_);
+        list_start_[context + 1] =
+            dense_[context] ? n_groups_ / std::int64_t(sizeof(Group)) : (n + GROUP_STEP - 1) / GROUP_STEP * GROUP_STEP;
     });
     std::partial_sum(list_start_.begin(), list_start_.end(), list_start_.begin());
     resize_large(groups_, list_start_.back());
     tables.for_each_context(n_threads, [&](std::int32_t context, const std::uint64_t* words) {
         Group* to = groups_.data() + list_start_[context];
+        if (dense_[context]) {
+            std::memcpy(to, words, n_groups_);
+            return;
+        }
         for (std::int64_t w = 0; w < tables.n_words(); ++w)
             for (std::uint64_t marks = mark(words[w]); marks != 0; marks &= marks - 1) {
                 const int bit = __builtin_ctzll(marks);  // of the byte's lowest row
@@ -282,7 +292,10 @@ void Descent::sweep(const std::int32_t* order, std::int64_t n, const SweepPenalt
 void Descent::fetch_early(std::int32_t feature) const {
     for (std::int64_t k = part_start_[feature]; k < part_start_[feature + 1]; ++k) {
         const GroupList list = rows_of(parts_[k]);
-        for (std::int64_t at = 0; at < std::min<std::int64_t>(list.n, FETCHED_GROUPS); at += 16) __builtin_prefetch(list.groups + at);
+        if (list.bits != nullptr)
+            for (std::int64_t at = 0; at < std::min<std::int64_t>(list.n, 4 * FETCHED_GROUPS); at += 64) __builtin_prefetch(list.bits + at);
+        else
+            for (std::int64_t at = 0; at < std::min<std::int64_t>(list.n, FETCHED_GROUPS); at += 16) __builtin_prefetch(list.groups + at);
     }
 }
 

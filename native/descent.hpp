@@ -71,7 +71,9 @@ private:
     void sweep_together(const std::int32_t* order, std::int64_t n, const SweepPenalty& penalty, const SweepResult& result, bool refresh,
                         Least least, int n_threads);
     GroupList rows_of(const Part& part) const {
-        return {groups_.data() + list_start_[part.context], list_start_[part.context + 1] - list_start_[part.context]};
+        const Group* groups = groups_.data() + list_start_[part.context];
+        if (dense_[part.context]) return {nullptr, n_groups_, reinterpret_cast<const std::uint8_t*>(groups)};
+        return {groups, list_start_[part.context + 1] - list_start_[part.context], nullptr};
     }
     Columns columns_of(std::int32_t term) const;
     std::int32_t n_terms() const { return std::int32_t(term_states_.size()); }
@@ -90,7 +92,8 @@ private:
     std::vector<std::pair<std::int32_t, std::int32_t>> term_parts_;  // feature, part
     std::vector<double> constant_;                                   // what the rows' own states add to a feature's slope
     std::vector<std::int64_t> list_start_;
-    std::vector<Group> groups_;
+    std::vector<std::uint8_t> dense_;  // contexts of which all groups have a byte each
+    std::vector<Group> groups_;        // lists, and those bytes
     std::vector<float> odds_, logits_, images_[MOST_DIRECTIONS];
 };
 

@@ -2,6 +2,9 @@
 #include "descent_kernels.hpp"
 
 #include "simd.hpp"
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 
 namespace undirected {
 namespace KERNEL_NAMESPACE {
@@ -29,8 +32,44 @@ inline double sum(Eight v) {
     return double(v[0]) + double(v[1]);
 }
 
-inline Eight at_least(Eight x, float least) { return x > fill<float>(least) ? x : fill<float>(least); }
-inline Eight at_most(Eight x, float most) { return x < fill<float>(most) ? x : fill<float>(most); }
+inline Eight at_least(Eight x, float least) {
+#if defined(__AVX2__)
+    return _mm256_max_ps(x, _mm256_set1_ps(least));
+#else
+    return x > fill<float>(least) ? x : fill<float>(least);
+#endif
+}
+
+inline Eight at_most(Eight x, float most) {
+#if defined(__AVX2__)
+    return _mm256_min_ps(x, _mm256_set1_ps(most));
+#else
+    return x < fill<float>(most) ? x : fill<float>(most);
+#endif
+}
+
+// 1 / x to the last digit or two. A step of Newton's method on the machine's guess is faster than a division.
+inline Eight invert(Eight x) {
+#if defined(__AVX2__)
+    const Eight guess = _mm256_rcp_ps(x);
+    return guess * (2.0f - x * guess);
+#else
+    return 1.0f / x;
+#endif
+}
+
+// Calls visit(k, place of the group's first row, its group with the bits of its rows) for groups of a context that hold a row, and perhaps
+// for some that do not; k counts from 0 to GROUP_STEP - 1 over and over.
+template <class Visit>
+inline void for_groups(GroupList rows, const Visit& visit) {
+    if (rows.bits != nullptr) {
+        for (std::int64_t g = 0; g < rows.n; g += GROUP_STEP)
+            for (int i = 0; i < GROUP_STEP; ++i) visit(i, (g + i) * GROUP_ROWS, Group(rows.bits[g + i]));
+        return;
+    }
+    for (std::int64_t k = 0; k < rows.n; k += GROUP_STEP)
+        for (int i = 0; i < GROUP_STEP; ++i) visit(i, place_of(rows.groups[k + i]), rows.groups[k + i]);
+}
 
 inline Eight exponential(Eight x) {  // clamped, so that odds stay within their limits
     const Marks positive = x > 0.0f;
@@ -45,50 +84,108 @@ inline Eight logarithm(Eight x) {  // of positive normal numbers
     return __builtin_convertvector(exponent, Eight) * 0.69314718056f + log1p_unit<float>(mantissa - 1.0f);
 }
 
+#if defined(__AVX512VL__)
+
+// Two groups at a time, with a bit of a mask for each row.
+template <class Visit>
+inline void for_pairs(GroupList rows, const Visit& visit) {
+    if (rows.bits != nullptr) {
+        for (std::int64_t g = 0; g < rows.n; g += GROUP_STEP)
+            for (int i = 0; i < GROUP_STEP; i += 2) {
+                std::uint16_t mask;
+                std::memcpy(&mask, rows.bits + g + i, sizeof mask);
+                visit(i / 2, __mmask16(mask), [&](const float* from) { return _mm512_loadu_ps(from + (g + i) * GROUP_ROWS); });
+            }
+        return;
+    }
+    for (std::int64_t k = 0; k < rows.n; k += GROUP_STEP)
+        for (int i = 0; i < GROUP_STEP; i += 2) {
+            const Group a = rows.groups[k + i], b = rows.groups[k + i + 1];
+            visit(i / 2, __mmask16((a & 255) | (b & 255) << 8), [&](const float* from) {
+                const __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(from + place_of(a)));
+                return _mm512_insertf32x8(low, _mm256_loadu_ps(from + place_of(b)), 1);
+            });
+        }
+}
+
+template <bool Curvature>
+Sums gather_binary(GroupList rows, const float* odds, const float* weight) {
+    const __m512 one = _mm512_set1_ps(1.0f), two = _mm512_set1_ps(2.0f);
+    __m512 first[GROUP_STEP / 2] = {}, second[GROUP_STEP / 2] = {};
+    for_pairs(rows, [&](int i, __mmask16 mask, const auto& load_rows) {
+        const __m512 o = load_rows(odds), x = _mm512_add_ps(o, one), guess = _mm512_rcp14_ps(x);
+        const __m512 p = _mm512_mul_ps(o, _mm512_mul_ps(guess, _mm512_fnmadd_ps(x, guess, two)));
+        const __m512 mass = _mm512_maskz_mul_ps(mask, p, load_rows(weight));
+        first[i] = _mm512_add_ps(first[i], mass);
+        if (Curvature) second[i] = _mm512_add_ps(second[i], _mm512_fnmadd_ps(mass, p, mass));
+    });
+    Sums out;
+    out.first = _mm512_reduce_add_ps(_mm512_add_ps(first[0], first[1]));
+    if (Curvature) out.second = _mm512_reduce_add_ps(_mm512_add_ps(second[0], second[1]));
+    return out;
+}
+
+void multiply_binary(GroupList rows, float* odds, float factor) {
+    if (rows.bits == nullptr) {
+        const __m256 by = _mm256_set1_ps(factor), least = _mm256_set1_ps(LEAST_ODDS), most = _mm256_set1_ps(MOST_ODDS);
+        for (std::int64_t k = 0; k < rows.n; ++k) {
+            float* at = odds + place_of(rows.groups[k]);
+            const __m256 o = _mm256_loadu_ps(at), moved = _mm256_mask_mul_ps(o, __mmask8(rows.groups[k]), o, by);
+            _mm256_storeu_ps(at, _mm256_min_ps(_mm256_max_ps(moved, least), most));
+        }
+        return;
+    }
+    const __m512 by = _mm512_set1_ps(factor), least = _mm512_set1_ps(LEAST_ODDS), most = _mm512_set1_ps(MOST_ODDS);
+    for (std::int64_t g = 0; g < rows.n; g += 2) {
+        std::uint16_t mask;
+        std::memcpy(&mask, rows.bits + g, sizeof mask);
+        float* at = odds + g * GROUP_ROWS;
+        const __m512 o = _mm512_loadu_ps(at), moved = _mm512_mask_mul_ps(o, __mmask16(mask), o, by);
+        _mm512_storeu_ps(at, _mm512_min_ps(_mm512_max_ps(moved, least), most));
+    }
+}
+
+#else
+
 template <bool Curvature>
 Sums gather_binary(GroupList rows, const float* odds, const float* weight) {
     Eight first[GROUP_STEP] = {}, second[GROUP_STEP] = {};
-    for (std::int64_t k = 0; k < rows.n; k += GROUP_STEP)
-        for (int i = 0; i < GROUP_STEP; ++i) {
-            const Group group = rows.groups[k + i];
-            const Eight o = load<Eight>(odds + place_of(group)), p = o / (o + 1.0f);
-            const Eight mass = keep(rows_of(group), p * load<Eight>(weight + place_of(group)));
-            first[i] += mass;
-            if (Curvature) second[i] += mass - mass * p;
-        }
+    for_groups(rows, [&](int i, std::int64_t place, Group group) {
+        const Eight o = load<Eight>(odds + place), p = o * invert(o + 1.0f);
+        const Eight mass = keep(rows_of(group), p * load<Eight>(weight + place));
+        first[i] += mass;
+        if (Curvature) second[i] += mass - mass * p;
+    });
     Sums out;
     out.first = sum((first[0] + first[1]) + (first[2] + first[3]));
     if (Curvature) out.second = sum((second[0] + second[1]) + (second[2] + second[3]));
     return out;
 }
 
+void multiply_binary(GroupList rows, float* odds, float factor) {
+    const Eight one = fill<float>(1.0f), by = fill<float>(factor);
+    for_groups(rows, [&](int, std::int64_t place, Group group) {
+        const Eight o = load<Eight>(odds + place) * choose<float>(rows_of(group), by, one);
+        store(at_most(at_least(o, LEAST_ODDS), MOST_ODDS), odds + place);
+    });
+}
+
+#endif
+
 Sums gather_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const float* weight) {
     Eight first{}, second{};
-    for (std::int64_t k = 0; k < rows.n; ++k) {
-        const std::int64_t place = place_of(rows.groups[k]);
+    for_groups(rows, [&](int, std::int64_t place, Group group) {
         Eight p{};
         for (std::int32_t s = 0; s < n_states; ++s) p += load<Eight>(columns.odds + states[s] * columns.stride + place);
-        const Eight mass = keep(rows_of(rows.groups[k]), p * load<Eight>(weight + place));
+        const Eight mass = keep(rows_of(group), p * load<Eight>(weight + place));
         first += mass;
         second += mass - mass * p;
-    }
+    });
     return {sum(first), sum(second)};
 }
 
-void multiply_binary(GroupList rows, float* odds, float factor) {
-    const Eight one = fill<float>(1.0f), by = fill<float>(factor);
-    for (std::int64_t k = 0; k < rows.n; ++k) {
-        const Group group = rows.groups[k];
-        float* at = odds + place_of(group);
-        const Eight o = load<Eight>(at) * choose<float>(rows_of(group), by, one);
-        store(at_most(at_least(o, LEAST_ODDS), MOST_ODDS), at);
-    }
-}
-
 void multiply_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, float factor) {
-    for (std::int64_t k = 0; k < rows.n; ++k) {
-        const Group group = rows.groups[k];
-        const std::int64_t place = place_of(group);
+    for_groups(rows, [&](int, std::int64_t place, Group group) {
         const Eight by = choose<float>(rows_of(group), fill<float>(factor), fill<float>(1.0f));
         for (std::int32_t s = 0; s < n_states; ++s) {
             float* at = columns.odds + states[s] * columns.stride + place;
@@ -101,7 +198,7 @@ void multiply_states(GroupList rows, const Columns& columns, const std::int32_t*
             float* at = columns.odds + s * columns.stride + place;
             store(at_least(load<Eight>(at) * scale, LEAST_PROBABILITY), at);
         }
-    }
+    });
 }
 
 // Logits of one group, moved along the directions.
@@ -213,19 +310,16 @@ void multiply(GroupList list, const Columns& columns, const std::int32_t* states
 double count_truth(GroupList list, const Columns& columns, std::int32_t state, const float* row_weight) {
     const std::uint8_t* truth = columns.truth + state * columns.truth_stride;
     Eight total{};
-    for (std::int64_t k = 0; k < list.n; ++k) {
-        const Group group = list.groups[k];
-        total += keep(rows_of(group & truth[group >> 8]), load<Eight>(row_weight + place_of(group)));
-    }
+    for_groups(list, [&](int, std::int64_t place, Group group) {
+        total += keep(rows_of(group & truth[place / GROUP_ROWS]), load<Eight>(row_weight + place));
+    });
     return sum(total);
 }
 
 void add_amount(GroupList rows, float amount, float* values) {
     const Eight by = fill<float>(amount);
-    for (std::int64_t k = 0; k < rows.n; ++k) {
-        float* at = values + place_of(rows.groups[k]);
-        store(load<Eight>(at) + keep(rows_of(rows.groups[k]), by), at);
-    }
+    for_groups(
+        rows, [&](int, std::int64_t place, Group group) { store(load<Eight>(values + place) + keep(rows_of(group), by), values + place); });
 }
 
 void set_odds(const Columns& columns, const float* logits, std::int64_t n_groups) {

@@ -1,7 +1,8 @@
 // The innermost loops of coordinate descent, compiled once per instruction set.
 //
 // Rows are worked in groups of eight, the width of a vector. Tables keep equal rows together and sort them, so that the rows of a context
-// come in bunches: a context is a list of the groups in which it holds at all, each with a bit for each of its rows.
+// come in bunches: a context is a list of the groups in which it holds at all, each with a bit for each of its rows. Where it holds in
+// many groups, the bits of all groups one after the other are shorter and faster to read.
 #pragma once
 #include <cstdint>
 
@@ -10,15 +11,17 @@
 namespace undirected {
 
 constexpr int GROUP_ROWS = 8;
-constexpr int GROUP_STEP = 4;       // lists of groups are filled up to multiples of this with groups of no row
+constexpr int GROUP_STEP = 4;       // groups come in multiples of this; lists are filled up with groups of no row
 constexpr int MOST_DIRECTIONS = 4;  // along which a step is taken at once
 
 // Bit k of the low byte: the context holds in row k of the group; the rest is the number of the group.
 using Group = std::uint32_t;
 
+// The rows in which a context holds.
 struct GroupList {
     const Group* groups;
     std::int64_t n;
+    const std::uint8_t* bits;  // where not null: a byte for each group of the table, `n` of them, in place of the list
 };
 
 // What the rows of a context say about one weight: the sum of weighted probabilities, and of weighted variances.

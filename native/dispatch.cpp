@@ -5,21 +5,25 @@
 namespace undirected {
 namespace {
 
-bool machine_has_avx2() {
-#if defined(__x86_64__) && defined(HAVE_AVX2_KERNELS)
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
-#else
-    return false;
-#endif
+const char* name_of(InstructionSet set) {
+    switch (set) {
+        case InstructionSet::AVX512: return "avx512";
+        case InstructionSet::AVX2: return "avx2";
+        default: return "baseline";
+    }
 }
-
-const char* name_of(InstructionSet set) { return set == InstructionSet::AVX2 ? "avx2" : "baseline"; }
 
 std::vector<InstructionSet> available() {
     std::vector<InstructionSet> out{InstructionSet::BASELINE};
-    if (machine_has_avx2()) out.push_back(InstructionSet::AVX2);
+#if defined(HAVE_X86_KERNELS)
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                      __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512bw");
+    if (avx2) out.push_back(InstructionSet::AVX2);
+    if (avx2 && avx512) out.push_back(InstructionSet::AVX512);
+#endif
     return out;
 }
 

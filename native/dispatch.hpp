@@ -9,7 +9,7 @@
 
 namespace undirected {
 
-enum class InstructionSet { BASELINE, AVX2 };
+enum class InstructionSet { BASELINE, AVX2, AVX512 };
 
 // The one in use. At first the best that this machine has.
 extern std::atomic<InstructionSet> chosen_instruction_set;
@@ -23,12 +23,14 @@ void set_instruction_set(const std::string& name);
 
 }  // namespace undirected
 
-#define UNDIRECTED_FOR_EACH_INSTRUCTION_SET(DECLARE) DECLARE(baseline) DECLARE(avx2)
+#define UNDIRECTED_FOR_EACH_INSTRUCTION_SET(DECLARE) DECLARE(baseline) DECLARE(avx2) DECLARE(avx512)
 
-#if defined(HAVE_AVX2_KERNELS)
-#define UNDIRECTED_DISPATCH(call)                                                                                                    \
-    (undirected::chosen_instruction_set.load(std::memory_order_relaxed) == undirected::InstructionSet::AVX2 ? undirected::avx2::call \
-                                                                                                            : undirected::baseline::call)
+#if defined(HAVE_X86_KERNELS)
+#define UNDIRECTED_DISPATCH(call)                                                                                                        \
+    (undirected::chosen_instruction_set.load(std::memory_order_relaxed) == undirected::InstructionSet::AVX512 ? undirected::avx512::call \
+     : undirected::chosen_instruction_set.load(std::memory_order_relaxed) == undirected::InstructionSet::AVX2                            \
+         ? undirected::avx2::call                                                                                                        \
+         : undirected::baseline::call)
 #else
 #define UNDIRECTED_DISPATCH(call) (undirected::baseline::call)
 #endif

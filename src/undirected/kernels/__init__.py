@@ -31,7 +31,7 @@ def backend() -> Backend:
     """The kernels in use; ``UNDIRECTED_KERNELS=reference`` asks for the NumPy ones, ``UNDIRECTED_ISA`` for an instruction set.
 
     The native kernels take the best instruction set that the machine has, unless another one is named: ``baseline``, which every
-    machine has, or ``avx2``. Where they cannot be loaded the NumPy ones are used, with a warning.
+    machine has, ``avx2`` or ``avx512``. Where they cannot be loaded the NumPy ones are used, with a warning.
     """
     wanted = os.environ.get("UNDIRECTED_KERNELS") or "native"
     if wanted not in ("native", "reference"):

@@ -24,17 +24,18 @@ from undirected.work import Stopped, StoppedBy, Work
 LEAST_FEATURES, LEAST_WITH_L1 = 20_000, 10_000  # with fewer the quasi-Newton solver and its matrices are faster on most tables
 DIRECTIONS = 4  # along which the weights move after a sweep
 NEWTON_STEPS, HALVINGS = 2, 3  # in those dimensions
-STREAMS = 4  # parts of the order that are visited side by side
+STREAMS = 2  # parts of the order that are visited side by side
 SLICE = 40_000_000  # groups of rows that are visited between questions whether the time is over
 ALL_EVERY, ALL_FIRST = 8, 3  # all features are visited in every eighth sweep, and in the first three
 CURVATURE_EVERY, CURVATURE_FIRST = 4, 8  # curvatures are computed anew in every fourth sweep, and in the first eight
-REBUILD_EVERY, REBUILD_FIRST = 16, (2, 3, 5, 9)  # the state is computed anew from the weights after these sweeps
+REBUILD_EVERY, REBUILD_FIRST = 32, (2, 3, 5, 9)  # the state is computed anew from the weights after these sweeps
 LONGEST_REST = 4  # sweeps that a feature which has hardly anything to gain is left out
 SMALL_GAIN, SMALL_SLOPE = 0.1, 0.1  # of the mean gain, and of the largest slope
 ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may rest, too
 JUDGE_EVERY = 4  # sweeps between questions whether to give up
 CERTIFY_EVERY = 3  # sweeps from one failed certificate to the next try
-PATIENCE, DROWNED = 12, 2e-8  # sweeps that gain less than this part of the objective in all: the end of single precision
+PATIENCE, DROWNED, FLATTER = 12, 2e-8, 0.8  # sweeps that gain less than this part of the objective in all, and do not lower the slopes to
+# this part of the lowest so far: the end of single precision
 MISSES = 8  # failed certificates after which the quasi-Newton solver takes over
 
 
@@ -85,6 +86,7 @@ class _Run:
         n = len(weights)
         self.weights = weights
         self.best, self.best_value, self.best_sweep = weights.copy(), np.inf, 0
+        self.least_violation = np.inf
         self.has_l1 = penalty.has_l1
         self.l1 = np.broadcast_to(np.asarray(penalty.l1, dtype=float), n).copy()
         self.ridge = np.broadcast_to(np.asarray(penalty.ridge, dtype=float), n).copy()
@@ -125,7 +127,7 @@ class _Run:
                 if judge is not None and self.is_hopeless(judge, violation):
                     stopped_by = StoppedBy.GIVEN_UP
                     break
-                if self.has_drowned(value):
+                if self.has_drowned(value, violation):
                     return None
                 self.rebuild_state()
         except Stopped as stop:
@@ -160,10 +162,13 @@ class _Run:
         self.been_near = self.been_near or near
         return judge.is_hopeless(self.weights, near)
 
-    def has_drowned(self, value: float) -> bool:
-        """Whether single precision leads no further: the objective has stopped falling, or certificates fail again and again."""
+    def has_drowned(self, value: float, violation: float) -> bool:
+        """Whether single precision leads no further: objective and slopes have stopped falling, or certificates fail again and again."""
         if value < self.best_value - DROWNED * abs(value):
             self.best_value, self.best_sweep = value, self.sweeps
+            self.best = self.weights.copy()
+        elif violation < FLATTER * self.least_violation and value < self.best_value + DROWNED * abs(value):
+            self.least_violation, self.best_sweep = violation, self.sweeps
             self.best = self.weights.copy()
         return self.misses >= MISSES or self.sweeps - self.best_sweep >= PATIENCE
 
