@@ -13,7 +13,7 @@ from strategies import problems
 from undirected import Dataset, Domain, FeatureSet, ParameterError, PseudoLikelihood, Unconverged, datasets, fit_path, fit_weights
 from undirected.kernels import backend, reference
 from undirected.weights import coordinate_descent
-from undirected.weights.coordinate_descent import CoordinateDescent, suits_descent
+from undirected.weights.coordinate_descent import CoordinateDescent, ThreadChoice, suits_descent
 from undirected.weights.fit import minimise
 from undirected.weights.penalty import Penalty
 from undirected.weights.sum_objective import SumObjective
@@ -317,16 +317,15 @@ def test_where_single_precision_ends_the_other_solver_goes_on(case):
 
 
 # -- the choice
-def test_it_is_chosen_for_many_features_where_there_is_room(case, monkeypatch):
+def test_it_is_chosen_for_many_long_features_where_there_is_room(case, monkeypatch):
     features, data = case
     objective = PseudoLikelihood(features, data)
-    assert not suits_descent(objective, Penalty(1.0))
-    monkeypatch.setattr(coordinate_descent, "LEAST_WITH_L1", 100)
-    assert suits_descent(objective, Penalty(1.0))
-    assert not suits_descent(objective, Penalty(0.0, 1.0))
+    assert (features.lengths > 2).mean() > 0.2
+    assert not suits_descent(objective)
     monkeypatch.setattr(coordinate_descent, "LEAST_FEATURES", 149)
-    assert suits_descent(objective, Penalty(0.0, 1.0))
-    assert not suits_descent(PseudoLikelihood(features, data, memory=1000), Penalty(1.0))
+    assert suits_descent(objective)
+    assert not suits_descent(PseudoLikelihood(features, data, memory=1000))
+    assert not suits_descent(PseudoLikelihood(features.subset(features.lengths <= 2), data))
     ours, other = (fit_weights(features, data, 1, 1, tol=1e-5, solver=s) for s in ("auto", "quasi-newton"))
     assert ours.objective == pytest.approx(other.objective, rel=1e-5)
     assert not np.array_equal(ours.weights, other.weights)  # another way to the same end
@@ -335,3 +334,34 @@ def test_it_is_chosen_for_many_features_where_there_is_room(case, monkeypatch):
 def test_it_says_what_an_objective_lacks(case):
     with pytest.raises(ParameterError, match="cannot be minimised by coordinate descent: it has no .*start_descent"):
         CoordinateDescent(SumObjective([PseudoLikelihood(*case)]))
+
+
+def test_it_takes_over_where_the_other_solver_takes_many_steps(case, monkeypatch):
+    features, data = case
+    monkeypatch.setattr(coordinate_descent, "LEAST_TO_TAKE_OVER", 100)
+    monkeypatch.setattr(coordinate_descent, "PATIENCE_WITH_STEPS", 3)
+    seen = []
+    ours = fit_weights(features, data, 1, 1, progress=seen.append)
+    other = fit_weights(features, data, 1, 1, solver="quasi-newton")
+    assert ours.converged
+    assert ours.objective == pytest.approx(other.objective, rel=1e-5)
+    assert [step.iteration for step in seen][:5] == [0, 1, 2, 1, 2]  # three steps, the third unseen, then sweeps
+    assert ours.iterations > 3
+    with pytest.warns(Unconverged, match="stopped by iterations"):
+        assert fit_weights(features, data, 1, 1, max_iterations=5).iterations == 5  # in both together
+
+
+def test_sweeps_run_on_as_many_threads_as_are_fastest():
+    choice = ThreadChoice(4)
+    seconds = {4: 2.0, 1: 1.0}
+    used = []
+    for k in range(60):
+        threads = choice.choose()
+        used.append(threads)
+        if k == 30:
+            seconds = {4: 0.3, 1: 1.0}  # the other work has ended
+        choice.learn(threads, seconds[threads], 10)
+    assert used[:6] == [4, 1, 1, 1, 1, 1]
+    assert used.count(4) < 40
+    assert used[-5:] == [4] * 5
+    assert ThreadChoice(1).choose() == 1

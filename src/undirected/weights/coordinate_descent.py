@@ -21,10 +21,12 @@ from undirected.weights.penalty import Penalty
 from undirected.weights.quasi_newton import QuasiNewton
 from undirected.work import Stopped, StoppedBy, Work
 
-LEAST_FEATURES, LEAST_WITH_L1 = 20_000, 10_000  # with fewer the quasi-Newton solver and its matrices are faster on most tables
+LEAST_FEATURES = 5_000  # with fewer the quasi-Newton solver and its matrices come first
+LONG_SHARE = 0.05  # of features with three literals or more, with fewer of which it comes first, too: pairs are easy
+LEAST_TO_TAKE_OVER, PATIENCE_WITH_STEPS = 1_000, 500  # features from which on sweeps take over after so many quasi-Newton steps
 DIRECTIONS = 4  # along which the weights move after a sweep
 NEWTON_STEPS, HALVINGS = 2, 3  # in those dimensions
-STREAMS = 2  # parts of the order that are visited side by side
+STREAMS = 32  # parts of the order that are visited side by side
 SLICE = 40_000_000  # groups of rows that are visited between questions whether the time is over
 ALL_EVERY, ALL_FIRST = 8, 3  # all features are visited in every eighth sweep, and in the first three
 CURVATURE_EVERY, CURVATURE_FIRST = 4, 8  # curvatures are computed anew in every fourth sweep, and in the first eight
@@ -32,6 +34,7 @@ REBUILD_EVERY, REBUILD_FIRST = 32, (2, 3, 5, 9)  # the state is computed anew fr
 LONGEST_REST = 4  # sweeps that a feature which has hardly anything to gain is left out
 SMALL_GAIN, SMALL_SLOPE = 0.1, 0.1  # of the mean gain, and of the largest slope
 ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may rest, too
+TRY_THREADS_EVERY = 24  # sweeps after which the slower number of threads is tried again
 JUDGE_EVERY = 4  # sweeps between questions whether to give up
 CERTIFY_EVERY = 3  # sweeps from one failed certificate to the next try
 PATIENCE, DROWNED, FLATTER = 12, 2e-8, 0.8  # sweeps that gain less than this part of the objective in all, and do not lower the slopes to
@@ -39,10 +42,15 @@ PATIENCE, DROWNED, FLATTER = 12, 2e-8, 0.8  # sweeps that gain less than this pa
 MISSES = 8  # failed certificates after which the quasi-Newton solver takes over
 
 
-def suits_descent(objective: CoordinateObjective, penalty: Penalty) -> bool:
-    """Whether an objective has so many features that sweeps are faster than quasi-Newton steps, and room for what they take."""
-    least = LEAST_WITH_L1 if penalty.has_l1 else LEAST_FEATURES
-    return len(objective) > least and objective.state_bytes <= objective.memory
+def suits_descent(objective: CoordinateObjective) -> bool:
+    """Whether an objective has so many long features that sweeps are faster than quasi-Newton steps, and room for what they take."""
+    long = np.diff(objective.feature_terms[1]) > 2
+    return len(objective) > LEAST_FEATURES and float(long.mean()) > LONG_SHARE and has_room(objective)
+
+
+def has_room(objective: CoordinateObjective) -> bool:
+    """Whether what sweeps keep up to date fits into memory."""
+    return objective.state_bytes <= objective.memory
 
 
 class CoordinateDescent:
@@ -54,6 +62,7 @@ class CoordinateDescent:
         self.finisher = QuasiNewton(objective)
         self._state: CoordinateState | None = None
         self.costs = np.zeros(0, dtype=np.int64)  # of visits to each feature, once there is a state
+        self.threads = ThreadChoice(objective.threads)
 
     @property
     def state(self) -> CoordinateState:
@@ -76,6 +85,47 @@ class CoordinateDescent:
         rest = self.finisher.solve(penalty, run.best, tol, work, max(0, max_iterations - run.sweeps), judge)
         rest.iterations += run.sweeps
         return rest
+
+    def solve_either_way(
+        self, penalty: Penalty, start: Array, tol: float, work: Work, max_iterations: int = 10_000, judge: Judge | None = None
+    ) -> Outcome:
+        """Minimise by sweeps or by quasi-Newton steps, whichever should be faster.
+
+        Where steps come first and are many, the problem is badly conditioned: sweeps, which do not care as much, take over.
+        """
+        if suits_descent(self.objective):
+            return self.solve(penalty, start, tol, work, max_iterations, judge)
+        may_take_over = len(self.objective) > LEAST_TO_TAKE_OVER and has_room(self.objective)
+        most = min(PATIENCE_WITH_STEPS, max_iterations) if may_take_over else max_iterations
+        out = self.finisher.solve(penalty, start, tol, work, most, judge)
+        if out.stopped_by is not StoppedBy.ITERATIONS or out.iterations < most or most == max_iterations:
+            return out
+        rest = self.solve(penalty, out.weights, tol, work, max_iterations - most, judge)
+        rest.iterations += most
+        return rest
+
+
+class ThreadChoice:
+    """Whether sweeps run on one thread or on all. They wait for each other, so that beside other work one may be faster."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._paces: dict[int, float] = {}  # seconds a group of rows, by the number of threads
+        self._sweeps = 0
+
+    def choose(self) -> int:
+        """The number of threads of the next sweep: the faster one, and from time to time the other, to learn what it takes now."""
+        if self.most == 1:
+            return 1
+        self._sweeps += 1
+        if len(self._paces) < 2:
+            return self.most if not self._paces else 1
+        fast, slow = sorted(self._paces, key=lambda threads: self._paces[threads])
+        return slow if self._sweeps % TRY_THREADS_EVERY == 0 else fast
+
+    def learn(self, threads: int, seconds: float, cost: float) -> None:
+        """Note how long a sweep took."""
+        self._paces[threads] = seconds / max(1.0, cost)
 
 
 class _Run:
@@ -181,12 +231,14 @@ class _Run:
         refresh = number < CURVATURE_FIRST or number % CURVATURE_EVERY == 0
         before = self.weights.copy()
         order = self.order_features(awake.astype(np.int32))
+        threads, began = self.owner.threads.choose(), self.work.now()
         for part in self.slice_order(order):
             self.work.check()
             self.state.sweep(
                 part, self.l1, self.ridge, self.centre, self.weights, self.curvature, self.slope, self.gain,
-                refresh, self.least_gain, self.least_slope, self.objective.threads,
+                refresh, self.least_gain, self.least_slope, threads,
             )  # fmt: skip
+        self.owner.threads.learn(threads, self.work.now() - began, float(self.owner.costs[order].sum()))
         self.sweeps += 1
         self.step = self.weights - before
         largest = float(np.abs(self.slope[awake]).max(initial=0.0))

@@ -17,7 +17,7 @@ from undirected.errors import ParameterError, Unconverged
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
-from undirected.weights.coordinate_descent import CoordinateDescent, suits_descent
+from undirected.weights.coordinate_descent import CoordinateDescent
 from undirected.weights.objective import CurvedObjective
 from undirected.weights.outcome import Judge, Outcome
 from undirected.weights.penalty import Penalty, check_prior
@@ -125,7 +125,8 @@ def fit_weights(
     progress
         Called with an `Event` after every step: a ``SolverStep`` with iteration, objective and violation.
     solver
-        ``auto`` takes ``descent`` (coordinate descent) for very many features and ``quasi-newton`` for fewer. ``plain``: L-BFGS or
+        ``auto`` takes ``descent`` (coordinate descent) for thousands of features with three literals or more, ``quasi-newton`` for others,
+        and ``descent`` where that takes many steps. ``plain``: L-BFGS or
         OWL-QN without scaling, as in the papers.
     objective
         What an earlier fit has prepared, if its features and table are the same: preparing very many features takes long.
@@ -269,12 +270,7 @@ def _choose_solver(objective: CurvedObjective, solver: str, judge: Judge | None)
     if solver == "quasi-newton" or (solver == "auto" and not hasattr(objective, "start_descent")):
         return functools.partial(QuasiNewton(objective).solve, judge=judge)
     descent = CoordinateDescent(objective)  # type: ignore[arg-type]
-
-    def solve(penalty: Penalty, start: Array, tol: float, work: Work, max_iterations: int) -> Outcome:
-        chosen = descent if solver == "descent" or suits_descent(descent.objective, penalty) else descent.finisher
-        return chosen.solve(penalty, start, tol, work, max_iterations, judge)
-
-    return solve
+    return functools.partial(descent.solve if solver == "descent" else descent.solve_either_way, judge=judge)
 
 
 def use_one_blas_thread() -> AbstractContextManager[Any]:
