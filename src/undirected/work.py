@@ -29,6 +29,7 @@ class StoppedBy(StrEnum):
     ITERATIONS = "iterations"
     SWEEPS = "sweeps"
     GIVEN_UP = "given up"
+    CLOSE = "close"
 
 
 class Stopped(Exception):

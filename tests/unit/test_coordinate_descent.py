@@ -365,3 +365,32 @@ def test_sweeps_run_on_as_many_threads_as_are_fastest():
     assert used.count(4) < 40
     assert used[-5:] == [4] * 5
     assert ThreadChoice(1).choose() == 1
+
+
+def test_a_judge_ends_the_work_near_the_end_as_far_as_the_last_sweeps_tell(case):
+    class Patient:
+        """Gives nothing up."""
+
+        tol = 0.0
+
+        def __init__(self, gap):
+            self.gap = gap
+
+        def begin(self, weights):
+            assert len(weights) == len(features)
+
+        def is_hopeless(self, weights, near):
+            return False
+
+    features, data = case
+    objective = PseudoLikelihood(features, data)
+    start = objective.independent_start
+    penalty = Penalty(1.0, 0.1)
+    end = CoordinateDescent(objective).solve(penalty, start, 1e-8, Work.start())
+    for gap in (1e-3, 1e-4, 1e-5):
+        out = CoordinateDescent(objective).solve(penalty, start, 1e-8, Work.start(), judge=Patient(gap))
+        assert out.stopped_by == "close"
+        assert out.iterations < end.iterations
+        found = (out.objective - end.objective) / end.objective
+        assert gap / 10 < found < 5 * gap  # an estimate may be off
+    assert CoordinateDescent(objective).solve(penalty, start, 1e-8, Work.start(), judge=Patient(0.0)).stopped_by == "tolerance"

@@ -13,6 +13,7 @@ from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.work import Work
 
 ABANDON_MARGIN = 0.01  # a setting is given up if its score is this share below the best
+CLOSE_ENOUGH = 1e-4  # part of the objective: this near to its end a setting's score is compared (one percent of the margin)
 FALLS_BEFORE_ABANDONING = 1  # looks with a falling score, beyond which a setting far below the best is given up before its end is near
 
 
@@ -35,8 +36,8 @@ class Race:
     """Gives up settings far below the best validation score so far, over this structure's settings and those before it: those whose
     score keeps falling, and, near the end, all."""
 
-    def __init__(self, validation: Validation, best: float, tol: float) -> None:
-        self.tol = tol
+    def __init__(self, validation: Validation, best: float, tol: float, gap: float = CLOSE_ENOUGH) -> None:
+        self.tol, self.gap = tol, gap
         self._validation, self._best = validation, best
         self._last, self._falls = -np.inf, 0
 

@@ -16,7 +16,7 @@ from undirected.structure.proposal import Proposal
 from undirected.structure.trials import Trial, Trials
 from undirected.tuning.grids import check_grid
 from undirected.tuning.ledger import Ledger
-from undirected.tuning.race import Race, Validation
+from undirected.tuning.race import CLOSE_ENOUGH, Race, Validation
 from undirected.weights.fit import WeightFit, WeightPath
 from undirected.work import Milestone, StoppedBy, Work
 
@@ -127,7 +127,8 @@ class Tuning:
             else:
                 validation = Validation(candidates, self.valid, self.work)
                 best = found.best.valid_pll if found.trials else -math.inf
-                race = None if self.search_tol == 0 else Race(validation, best, NEAR_END * self.tol)
+                gap = CLOSE_ENOUGH if self.search_tol is None else 0.0  # a tolerance that was asked for is kept
+                race = None if self.search_tol == 0 else Race(validation, best, NEAR_END * self.tol, gap)
                 fits = self.solve(candidates, self.penalties, self.tol, left, start=structure.weights, judge=race)
                 trials = [measure(fit, proposal.settings, validation, seconds) for fit in fits]
                 found.complete = found.complete and all(fit.stopped_by is not StoppedBy.TIME for fit in fits)

@@ -86,7 +86,8 @@ def tune(
         and ends with the same result.
     search_tol
         Tolerance of the weights while settings are compared: by default one over the number of rows (a gradient of one row),
-        at most 1e-3 and never below the learner's ``tol``. A setting that scores one percent below the best so far, at ten
+        at most 1e-3 and never below the learner's ``tol``; with very many features also where only a ten-thousandth of the objective
+        is left to gain, as far as the last steps tell. A setting that scores one percent below the best so far, at ten
         times this tolerance or earlier with its score falling, is given up, and that is its score. The best structure's
         settings that come within half a percent of the best score are then settled at ``tol``. ``search_tol=0`` fits every
         setting to ``tol``.

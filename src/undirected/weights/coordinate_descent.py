@@ -35,6 +35,7 @@ LONGEST_REST = 4  # sweeps that a feature which has hardly anything to gain is l
 SMALL_GAIN, SMALL_SLOPE = 0.1, 0.1  # of the mean gain, and of the largest slope
 ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may rest, too
 TRY_THREADS_EVERY = 24  # sweeps after which the slower number of threads is tried again
+GAIN_SPAN = 4  # sweeps whose gain is compared with that of as many before
 JUDGE_EVERY = 4  # sweeps between questions whether to give up
 CERTIFY_EVERY = 3  # sweeps from one failed certificate to the next try
 PATIENCE, DROWNED, FLATTER = 12, 2e-8, 0.8  # sweeps that gain less than this part of the objective in all, and do not lower the slopes to
@@ -137,6 +138,7 @@ class _Run:
         self.weights = weights
         self.best, self.best_value, self.best_sweep = weights.copy(), np.inf, 0
         self.least_violation = np.inf
+        self.values: list[float] = []  # of the objective, after the last sweeps
         self.has_l1 = penalty.has_l1
         self.l1 = np.broadcast_to(np.asarray(penalty.l1, dtype=float), n).copy()
         self.ridge = np.broadcast_to(np.asarray(penalty.ridge, dtype=float), n).copy()
@@ -174,8 +176,12 @@ class _Run:
                     self.note_miss(gradient)
                 value = self.accelerate()
                 self.work.emit(SolverStep(self.sweeps, value, violation))
+                self.values = [*self.values[-2 * GAIN_SPAN :], value]
                 if judge is not None and self.is_hopeless(judge, violation):
                     stopped_by = StoppedBy.GIVEN_UP
+                    break
+                if judge is not None and self.estimate_gap() < judge.gap:
+                    stopped_by = StoppedBy.CLOSE
                     break
                 if self.has_drowned(value, violation):
                     return None
@@ -221,6 +227,15 @@ class _Run:
             self.least_violation, self.best_sweep = violation, self.sweeps
             self.best = self.weights.copy()
         return self.misses >= MISSES or self.sweeps - self.best_sweep >= PATIENCE
+
+    def estimate_gap(self) -> float:
+        """The part of the objective that is still to gain if gains go on falling as in the last sweeps: an estimate, not a bound."""
+        if self.sweeps <= 3 * GAIN_SPAN:  # the first sweeps gain much, and tell nothing of the later ones
+            return np.inf
+        earlier, later = self.values[0] - self.values[GAIN_SPAN], self.values[GAIN_SPAN] - self.values[-1]
+        if not 0 <= later < earlier:
+            return np.inf
+        return later**2 / (earlier - later) / abs(self.values[-1])
 
     # -- one sweep
     def sweep(self) -> float:

@@ -33,9 +33,10 @@ class SolverStep(Event):
 
 
 class Judge(Protocol):
-    """Ends work early that cannot lead to the best setting."""
+    """Ends work early that cannot lead to the best setting, or that is close enough to its end to be compared."""
 
     tol: float
+    gap: float  # part of the objective; a solver that can estimate how much is left to gain ends there
 
     def begin(self, weights: Array) -> None:
         """A setting is about to be solved from these weights."""
