@@ -11,11 +11,18 @@
 #include "locks.hpp"
 #include "modules.hpp"
 #include "pll_tables.hpp"
+#include "pool.hpp"
 
 namespace nb = nanobind;
 using namespace undirected;
 
 namespace {
+
+// Raises what Python's signal handlers raise: KeyboardInterrupt, as a rule. Called with the interpreter's lock given back.
+void heed_signals() {
+    const nb::gil_scoped_acquire locked;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
 
 using Matrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
@@ -31,6 +38,7 @@ public:
         }
         features.target = data_of(targets);
         nb::gil_scoped_release released;
+        const Watch watch(heed_signals);  // very many features take long
         tables_ = std::make_unique<PseudoLikelihoodTables>(table, features, memory, n_threads);
     }
 
@@ -151,7 +159,10 @@ using Changed = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 class PyDescent {
 public:
     PyDescent(const PyTables& tables, int n_threads) {
-        descent_ = tables.lock().read([&] { return std::make_unique<Descent>(tables.tables(), n_threads); });
+        descent_ = tables.lock().read([&] {
+            const Watch watch(heed_signals);
+            return std::make_unique<Descent>(tables.tables(), n_threads);
+        });
     }
 
     nb::object costs() const { return owned(std::vector<std::int64_t>(descent_->costs())); }

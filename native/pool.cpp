@@ -1,11 +1,13 @@
 #include "pool.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 #if defined(__unix__) || defined(__APPLE__)
 #include <unistd.h>
@@ -13,6 +15,19 @@
 
 namespace undirected {
 namespace {
+
+constexpr auto BETWEEN_QUESTIONS = std::chrono::milliseconds(100);
+thread_local const std::function<void()>* watching = nullptr;
+thread_local std::chrono::steady_clock::time_point last_asked;
+
+// Asks whether the work of this thread should go on, unless that was asked just now.
+void ask_now_and_then() {
+    if (watching == nullptr) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_asked < BETWEEN_QUESTIONS) return;
+    last_asked = now;
+    (*watching)();
+}
 
 struct Job {
     const std::function<void(std::int64_t)>* body;
@@ -26,6 +41,7 @@ struct Job {
     void work() {
         for (std::int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n_tasks;) {
             try {
+                ask_now_and_then();
                 (*body)(task);
             } catch (...) {
                 std::lock_guard<std::mutex> lock(error_mutex);
@@ -98,10 +114,20 @@ Pool& pool() {
 
 }  // namespace
 
+Watch::Watch(std::function<void()> ask) : ask_(std::move(ask)), outer_(watching) {
+    watching = &ask_;
+    last_asked = std::chrono::steady_clock::now();
+}
+
+Watch::~Watch() { watching = outer_; }
+
 void parallel_for(std::int64_t n_tasks, int n_threads, const std::function<void(std::int64_t)>& body) {
     if (n_threads > n_tasks) n_threads = static_cast<int>(n_tasks);
     if (n_threads <= 1) {
-        for (std::int64_t task = 0; task < n_tasks; ++task) body(task);
+        for (std::int64_t task = 0; task < n_tasks; ++task) {
+            ask_now_and_then();
+            body(task);
+        }
         return;
     }
     Job job;

@@ -10,4 +10,18 @@ namespace undirected {
 // An exception thrown by a task is rethrown here once all tasks have ended.
 void parallel_for(std::int64_t n_tasks, int n_threads, const std::function<void(std::int64_t)>& body);
 
+// While one is alive, parallel_for calls `ask` between tasks on the thread that made it, a few times a second. What `ask` throws ends
+// the work as an exception of a task does.
+class Watch {
+public:
+    explicit Watch(std::function<void()> ask);
+    ~Watch();
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+private:
+    std::function<void()> ask_;
+    const std::function<void()>* outer_;
+};
+
 }  // namespace undirected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from instructions import INSTRUCTION_SETS, using
 from kernel_objects import model_of, needs_native, sampler_of, search_of, small, tables_of
 from strategies import all_rows
-from undirected import kernels
+from undirected import Dataset, Domain, kernels
 from undirected.errors import ParameterError
 from undirected.kernels import SlowKernels, backend, reference
 from undirected.network.synthetic import random_conjunctions
@@ -333,3 +334,22 @@ def module_signatures():
 @needs_native
 def test_the_stub_is_that_of_the_module():
     assert stub_signatures() == module_signatures()
+
+
+@needs_native
+def test_signals_are_heeded_while_very_many_features_are_prepared():
+    """A Python handler runs only when the kernels ask for it, or once after they have returned."""
+    rng = np.random.default_rng(0)
+    data = Dataset(Domain.from_sizes([2] * 40), rng.integers(0, 2, (200_000, 40), dtype=np.int8)).distinct
+    chosen = np.sort(rng.permuted(np.tile(np.arange(40, dtype=np.int32), (40_000, 1)), axis=1)[:, :5], axis=1)
+    start, literals = np.arange(0, 5 * len(chosen) + 1, 5), 2 * chosen.ravel() + 1
+    seen = []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append(0))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        backend().module.PseudoLikelihoodTables(data.columns, data.domain.n_states, data.weights, start, literals, 1 << 20, 1)
+        n = len(seen)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert n > 2
