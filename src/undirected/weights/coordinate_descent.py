@@ -34,7 +34,8 @@ REBUILD_EVERY, REBUILD_FIRST = 32, (2, 3, 5, 9)  # the state is computed anew fr
 LONGEST_REST = 4  # sweeps that a feature which has hardly anything to gain is left out
 SMALL_GAIN, SMALL_SLOPE = 0.1, 0.1  # of the mean gain, and of the largest slope
 ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may rest, too
-TRY_THREADS_EVERY = 24  # sweeps after which the slower number of threads is tried again
+TRY_THREADS_EVERY, TRY_THREADS_FIRST = 24, 5  # sweeps after which the slower number of threads is tried again, and the first such sweep
+CLEARLY_FASTER = 0.8  # of the time of all threads that one thread takes
 GAIN_SPAN = 4  # sweeps whose gain is compared with that of as many before
 JUDGE_EVERY = 4  # sweeps between questions whether to give up
 CERTIFY_EVERY = 3  # sweeps from one failed certificate to the next try
@@ -115,14 +116,17 @@ class ThreadChoice:
         self._sweeps = 0
 
     def choose(self) -> int:
-        """The number of threads of the next sweep: the faster one, and from time to time the other, to learn what it takes now."""
+        """The number of threads of the next sweep: all, unless one is clearly faster; from time to time the other, to learn what it takes.
+
+        Sweeps differ in what they do, the first ones most, so that small differences tell nothing.
+        """
         if self.most == 1:
             return 1
+        alone = self._paces.get(1, np.inf) < CLEARLY_FASTER * self._paces.get(self.most, np.inf)
         self._sweeps += 1
-        if len(self._paces) < 2:
-            return self.most if not self._paces else 1
-        fast, slow = sorted(self._paces, key=lambda threads: self._paces[threads])
-        return slow if self._sweeps % TRY_THREADS_EVERY == 0 else fast
+        if self._sweeps % TRY_THREADS_EVERY == TRY_THREADS_FIRST:
+            alone = not alone
+        return 1 if alone else self.most
 
     def learn(self, threads: int, seconds: float, cost: float) -> None:
         """Note how long a sweep took."""
