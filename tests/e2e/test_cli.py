@@ -238,11 +238,11 @@ def wait_for_work(pid, seconds):
 @pytest.mark.skipif(sys.platform == "win32", reason="signals work differently there")
 def test_interrupt_still_writes(tmp_path):
     command = [sys.executable, "-c", "from undirected.cli import main; main()"]
-    command += ["learn", "digits", "--n-generated", "400000", "--sd", "inf", "--tol", "1e-15", "-o", "net.json", "--json"]
+    command += ["learn", "digits", "--n-generated", "3000000", "--sd", "inf", "--tol", "1e-15", "-o", "net.json", "--json"]
     heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # a shell's background jobs are deaf to it
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard) as process:
         try:
-            wait_for_work(process.pid, 12)
+            wait_for_work(process.pid, 7)
             assert process.poll() is None
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
