@@ -1,6 +1,8 @@
 // The innermost loops of coordinate descent, compiled once per instruction set (KERNEL_NAMESPACE names the copy).
 #include "descent_kernels.hpp"
 
+#include <algorithm>
+
 #include "simd.hpp"
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -32,6 +34,11 @@ inline double sum(Eight v) {
     return double(v[0]) + double(v[1]);
 }
 
+inline void add_to(Eight values, bool minus, float* sums) {
+    const Eight before = load<Eight>(sums);
+    store(minus ? before - values : before + values, sums);
+}
+
 inline Eight at_least(Eight x, float least) {
 #if defined(__AVX2__)
     return _mm256_max_ps(x, _mm256_set1_ps(least));
@@ -61,15 +68,43 @@ inline Eight invert(Eight x) {
 // Calls visit(k, place of the group's first row, its group with the bits of its rows) for groups of a context that hold a row, and perhaps
 // for some that do not; k counts from 0 to GROUP_STEP - 1 over and over.
 template <class Visit>
-inline void for_groups(GroupList rows, const Visit& visit) {
+inline void for_groups(GroupList rows, std::int64_t from, std::int64_t to, const Visit& visit) {
     if (rows.bits != nullptr) {
-        for (std::int64_t g = 0; g < rows.n; g += GROUP_STEP)
+        for (std::int64_t g = from; g < to; g += GROUP_STEP)
             for (int i = 0; i < GROUP_STEP; ++i) visit(i, (g + i) * GROUP_ROWS, Group(rows.bits[g + i]));
         return;
     }
-    for (std::int64_t k = 0; k < rows.n; k += GROUP_STEP)
+    for (std::int64_t k = from; k < to; k += GROUP_STEP)
         for (int i = 0; i < GROUP_STEP; ++i) visit(i, place_of(rows.groups[k + i]), rows.groups[k + i]);
 }
+
+template <class Visit>
+inline void for_groups(GroupList rows, const Visit& visit) {
+    for_groups(rows, 0, rows.n, visit);
+}
+
+#if defined(__BMI2__)
+inline std::uint64_t extract(std::uint64_t word, std::uint64_t mask) { return _pext_u64(word, mask); }
+#else
+inline std::uint64_t extract(std::uint64_t word, std::uint64_t mask) {
+    std::uint64_t out = 0;
+    for (int at = 0; mask != 0; mask &= mask - 1, ++at) out |= (word >> __builtin_ctzll(mask) & 1) << at;
+    return out;
+}
+#endif
+
+// Writes bits one after the other.
+struct BitWriter {
+    std::uint64_t* to;
+    std::int64_t at;
+    void add(std::uint64_t bits, int n) {
+        if (n == 0) return;
+        const int shift = int(at % 64);
+        to[at / 64] |= bits << shift;
+        if (shift + n > 64) to[at / 64 + 1] |= bits >> (64 - shift);
+        at += n;
+    }
+};
 
 inline Eight exponential(Eight x) {  // clamped, so that odds stay within their limits
     const Marks positive = x > 0.0f;
@@ -88,41 +123,52 @@ inline Eight logarithm(Eight x) {  // of positive normal numbers
 
 // Two groups at a time, with a bit of a mask for each row.
 template <class Visit>
-inline void for_pairs(GroupList rows, const Visit& visit) {
+inline void for_pairs(GroupList rows, std::int64_t from, std::int64_t to, const Visit& visit) {
     if (rows.bits != nullptr) {
-        for (std::int64_t g = 0; g < rows.n; g += GROUP_STEP)
+        for (std::int64_t g = from; g < to; g += GROUP_STEP)
             for (int i = 0; i < GROUP_STEP; i += 2) {
                 std::uint16_t mask;
                 std::memcpy(&mask, rows.bits + g + i, sizeof mask);
-                visit(i / 2, __mmask16(mask), [&](const float* from) { return _mm512_loadu_ps(from + (g + i) * GROUP_ROWS); });
+                visit(i / 2, __mmask16(mask), [&](const float* values) { return _mm512_loadu_ps(values + (g + i) * GROUP_ROWS); });
             }
         return;
     }
-    for (std::int64_t k = 0; k < rows.n; k += GROUP_STEP)
+    for (std::int64_t k = from; k < to; k += GROUP_STEP)
         for (int i = 0; i < GROUP_STEP; i += 2) {
             const Group a = rows.groups[k + i], b = rows.groups[k + i + 1];
-            visit(i / 2, __mmask16((a & 255) | (b & 255) << 8), [&](const float* from) {
-                const __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(from + place_of(a)));
-                return _mm512_insertf32x8(low, _mm256_loadu_ps(from + place_of(b)), 1);
+            visit(i / 2, __mmask16((a & 255) | (b & 255) << 8), [&](const float* values) {
+                const __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(values + place_of(a)));
+                return _mm512_insertf32x8(low, _mm256_loadu_ps(values + place_of(b)), 1);
             });
         }
 }
 
 template <bool Curvature>
-Sums gather_binary(GroupList rows, const float* odds, const float* weight) {
-    const __m512 one = _mm512_set1_ps(1.0f), two = _mm512_set1_ps(2.0f);
+void gather_binary(GroupList rows, const float* odds, RowWeights weights, bool minus, Sums& sums) {
+    const __m512 one = _mm512_set1_ps(1.0f), two = _mm512_set1_ps(2.0f), common = _mm512_set1_ps(weights.common);
     __m512 first[GROUP_STEP / 2] = {}, second[GROUP_STEP / 2] = {};
-    for_pairs(rows, [&](int i, __mmask16 mask, const auto& load_rows) {
-        const __m512 o = load_rows(odds), x = _mm512_add_ps(o, one), guess = _mm512_rcp14_ps(x);
-        const __m512 p = _mm512_mul_ps(o, _mm512_mul_ps(guess, _mm512_fnmadd_ps(x, guess, two)));
-        const __m512 mass = _mm512_maskz_mul_ps(mask, p, load_rows(weight));
+    const auto find_inverse = [&](__m512 x) {
+        const __m512 guess = _mm512_rcp14_ps(x);
+        return _mm512_mul_ps(guess, _mm512_fnmadd_ps(x, guess, two));
+    };
+    for_pairs(rows, 0, rows.n_common, [&](int i, __mmask16 mask, const auto& load_rows) {
+        const __m512 o = load_rows(odds), p = _mm512_maskz_mul_ps(mask, o, find_inverse(_mm512_add_ps(o, one)));
+        first[i] = _mm512_add_ps(first[i], p);
+        if (Curvature) second[i] = _mm512_add_ps(second[i], _mm512_fnmadd_ps(p, p, p));
+    });
+    for (int i = 0; i < GROUP_STEP / 2; ++i) {
+        first[i] = _mm512_mul_ps(first[i], common);
+        if (Curvature) second[i] = _mm512_mul_ps(second[i], common);
+    }
+    for_pairs(rows, rows.n_common, rows.n, [&](int i, __mmask16 mask, const auto& load_rows) {
+        const __m512 o = load_rows(odds), p = _mm512_mul_ps(o, find_inverse(_mm512_add_ps(o, one)));
+        const __m512 mass = _mm512_maskz_mul_ps(mask, p, load_rows(weights.of_row));
         first[i] = _mm512_add_ps(first[i], mass);
         if (Curvature) second[i] = _mm512_add_ps(second[i], _mm512_fnmadd_ps(mass, p, mass));
     });
-    Sums out;
-    out.first = _mm512_reduce_add_ps(_mm512_add_ps(first[0], first[1]));
-    if (Curvature) out.second = _mm512_reduce_add_ps(_mm512_add_ps(second[0], second[1]));
-    return out;
+    const __m512 total = _mm512_add_ps(first[0], first[1]), before = _mm512_load_ps(sums.first);
+    _mm512_store_ps(sums.first, minus ? _mm512_sub_ps(before, total) : _mm512_add_ps(before, total));
+    if (Curvature) _mm512_store_ps(sums.second, _mm512_add_ps(_mm512_load_ps(sums.second), _mm512_add_ps(second[0], second[1])));
 }
 
 void multiply_binary(GroupList rows, float* odds, float factor) {
@@ -148,18 +194,25 @@ void multiply_binary(GroupList rows, float* odds, float factor) {
 #else
 
 template <bool Curvature>
-Sums gather_binary(GroupList rows, const float* odds, const float* weight) {
+void gather_binary(GroupList rows, const float* odds, RowWeights weights, bool minus, Sums& sums) {
     Eight first[GROUP_STEP] = {}, second[GROUP_STEP] = {};
-    for_groups(rows, [&](int i, std::int64_t place, Group group) {
+    for_groups(rows, 0, rows.n_common, [&](int i, std::int64_t place, Group group) {
+        const Eight o = load<Eight>(odds + place), p = keep(rows_of(group), o * invert(o + 1.0f));
+        first[i] += p;
+        if (Curvature) second[i] += p - p * p;
+    });
+    for (int i = 0; i < GROUP_STEP; ++i) {
+        first[i] *= weights.common;
+        if (Curvature) second[i] *= weights.common;
+    }
+    for_groups(rows, rows.n_common, rows.n, [&](int i, std::int64_t place, Group group) {
         const Eight o = load<Eight>(odds + place), p = o * invert(o + 1.0f);
-        const Eight mass = keep(rows_of(group), p * load<Eight>(weight + place));
+        const Eight mass = keep(rows_of(group), p * load<Eight>(weights.of_row + place));
         first[i] += mass;
         if (Curvature) second[i] += mass - mass * p;
     });
-    Sums out;
-    out.first = sum((first[0] + first[1]) + (first[2] + first[3]));
-    if (Curvature) out.second = sum((second[0] + second[1]) + (second[2] + second[3]));
-    return out;
+    add_to((first[0] + first[1]) + (first[2] + first[3]), minus, sums.first);
+    if (Curvature) add_to((second[0] + second[1]) + (second[2] + second[3]), false, sums.second);
 }
 
 void multiply_binary(GroupList rows, float* odds, float factor) {
@@ -172,30 +225,31 @@ void multiply_binary(GroupList rows, float* odds, float factor) {
 
 #endif
 
-Sums gather_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const float* weight) {
+void gather_states(const Piece& piece, std::int64_t stride, const float* weight, Sums& sums) {
     Eight first{}, second{};
-    for_groups(rows, [&](int, std::int64_t place, Group group) {
+    for_groups(piece.rows, [&](int, std::int64_t place, Group group) {
         Eight p{};
-        for (std::int32_t s = 0; s < n_states; ++s) p += load<Eight>(columns.odds + states[s] * columns.stride + place);
+        for (int s = 0; s < piece.n_states; ++s) p += load<Eight>(piece.odds + piece.states[s] * stride + place);
         const Eight mass = keep(rows_of(group), p * load<Eight>(weight + place));
         first += mass;
         second += mass - mass * p;
     });
-    return {sum(first), sum(second)};
+    add_to(first, piece.minus, sums.first);
+    add_to(second, false, sums.second);
 }
 
-void multiply_states(GroupList rows, const Columns& columns, const std::int32_t* states, std::int32_t n_states, float factor) {
-    for_groups(rows, [&](int, std::int64_t place, Group group) {
+void multiply_states(const Piece& piece, std::int64_t stride, float factor) {
+    for_groups(piece.rows, [&](int, std::int64_t place, Group group) {
         const Eight by = choose<float>(rows_of(group), fill<float>(factor), fill<float>(1.0f));
-        for (std::int32_t s = 0; s < n_states; ++s) {
-            float* at = columns.odds + states[s] * columns.stride + place;
+        for (int s = 0; s < piece.n_states; ++s) {
+            float* at = piece.odds + piece.states[s] * stride + place;
             store(load<Eight>(at) * by, at);
         }
         Eight total{};
-        for (std::int32_t s = 0; s < columns.n; ++s) total += load<Eight>(columns.odds + s * columns.stride + place);
+        for (std::int32_t s = 0; s < piece.n_columns; ++s) total += load<Eight>(piece.odds + s * stride + place);
         const Eight scale = 1.0f / total;
-        for (std::int32_t s = 0; s < columns.n; ++s) {
-            float* at = columns.odds + s * columns.stride + place;
+        for (std::int32_t s = 0; s < piece.n_columns; ++s) {
+            float* at = piece.odds + s * stride + place;
             store(at_least(load<Eight>(at) * scale, LEAST_PROBABILITY), at);
         }
     });
@@ -294,17 +348,36 @@ Along measure_term(const Columns& columns, const float* logits, std::int64_t n_g
 
 }  // namespace
 
-Sums gather(GroupList list, const Columns& columns, const std::int32_t* states, std::int32_t n_states, const float* row_weight,
-            bool curvature) {
-    if (columns.n > 1) return gather_states(list, columns, states, n_states, row_weight);
-    return curvature ? gather_binary<true>(list, columns.odds, row_weight) : gather_binary<false>(list, columns.odds, row_weight);
+void part_rows(const std::uint64_t* words, const std::uint64_t* chosen, std::int64_t n_rows, std::int64_t others_from, std::uint64_t* out,
+               std::int64_t n_out) {
+    std::fill_n(out, n_out, std::uint64_t(0));
+    BitWriter first{out, 0}, second{out, others_from};
+    for (std::int64_t w = 0; 64 * w < n_rows; ++w) {
+        const std::int64_t left = n_rows - 64 * w;
+        const std::uint64_t others = ~chosen[w] & (left >= 64 ? ~std::uint64_t(0) : (std::uint64_t(1) << left) - 1);
+        first.add(extract(words[w], chosen[w]), __builtin_popcountll(chosen[w]));
+        second.add(extract(words[w], others), __builtin_popcountll(others));
+    }
 }
 
-void multiply(GroupList list, const Columns& columns, const std::int32_t* states, std::int32_t n_states, float factor) {
-    if (columns.n > 1)
-        multiply_states(list, columns, states, n_states, factor);
-    else
-        multiply_binary(list, columns.odds, factor);
+void gather(const Piece* pieces, std::int64_t n, std::int64_t stride, RowWeights weights, bool curvature, Sums& sums) {
+    for (const Piece* piece = pieces; piece < pieces + n; ++piece)
+        if (piece->n_columns > 1)
+            gather_states(*piece, stride, weights.of_row, sums);
+        else if (curvature)
+            gather_binary<true>(piece->rows, piece->odds, weights, piece->minus, sums);
+        else
+            gather_binary<false>(piece->rows, piece->odds, weights, piece->minus, sums);
+}
+
+void multiply(const Piece* pieces, std::int64_t n, std::int64_t stride, float factor, float inverse) {
+    for (const Piece* piece = pieces; piece < pieces + n; ++piece) {
+        const float by = piece->minus ? inverse : factor;
+        if (piece->n_columns > 1)
+            multiply_states(*piece, stride, by);
+        else
+            multiply_binary(piece->rows, piece->odds, by);
+    }
 }
 
 double count_truth(GroupList list, const Columns& columns, std::int32_t state, const float* row_weight) {

@@ -17,16 +17,33 @@ constexpr int MOST_DIRECTIONS = 4;  // along which a step is taken at once
 // Bit k of the low byte: the context holds in row k of the group; the rest is the number of the group.
 using Group = std::uint32_t;
 
-// The rows in which a context holds.
+// The groups of a context in a strip of rows. Rows of the first `n_common` all have the common weight. Both numbers are multiples of
+// GROUP_STEP.
 struct GroupList {
     const Group* groups;
-    std::int64_t n;
-    const std::uint8_t* bits;  // where not null: a byte for each group of the table, `n` of them, in place of the list
+    const std::uint8_t* bits;  // in place of the list, where not null: a byte for each group of the strip
+    std::uint32_t n_common, n;
 };
 
-// What the rows of a context say about one weight: the sum of weighted probabilities, and of weighted variances.
-struct Sums {
-    double first = 0, second = 0;
+// What a feature does to one variable in a strip of rows: its weight enters the scores of some states in the rows of a context.
+struct Piece {
+    GroupList rows;
+    float* odds;                 // of the variable's first column
+    const std::int32_t* states;  // of a variable with more than two states: those that the feature speaks of
+    std::int32_t n_columns;
+    std::int16_t n_states;
+    bool minus;
+};
+
+// The rows' weights, and the one that most rows have.
+struct RowWeights {
+    const float* of_row;
+    float common;
+};
+
+// What the rows of a feature's contexts say about its weight, in several sums side by side: weighted probabilities, weighted variances.
+struct alignas(64) Sums {
+    float first[16], second[16];
 };
 
 // The columns of one variable: `n` of them, `stride` rows apart. One column is that of a binary variable.
@@ -49,22 +66,25 @@ struct Directions {
     float amounts[MOST_DIRECTIONS];
 };
 
-#define UNDIRECTED_DESCENT_KERNELS(NAME)                                                                                                \
-    namespace NAME {                                                                                                                    \
-    /* Sums over the rows of a context of the probability of some states (of a binary variable: of its second). */                      \
-    Sums gather(GroupList, const Columns&, const std::int32_t* states, std::int32_t n_states, const float* row_weight, bool curvature); \
-    /* Multiplies the odds of these states by a factor in the rows of a context. */                                                     \
-    void multiply(GroupList, const Columns&, const std::int32_t* states, std::int32_t n_states, float factor);                          \
-    /* The weight of the rows of a context in which a state is the row's. */                                                            \
-    double count_truth(GroupList, const Columns&, std::int32_t state, const float* row_weight);                                         \
-    /* Adds an amount in the rows of a context. */                                                                                      \
-    void add_amount(GroupList, float amount, float* values);                                                                            \
-    /* Odds from logits, for `n_groups` groups; and logits from odds. Columns of logits are as far apart as those of odds. */           \
-    void set_odds(const Columns&, const float* logits, std::int64_t n_groups);                                                          \
-    void find_logits(const Columns&, std::int64_t n_groups, float* logits, float* change);                                              \
-    /* The term at logits moved along the directions by their amounts; the move itself. */                                              \
-    Along measure(const Columns&, const float* logits, std::int64_t n_groups, const float* row_weight, const Directions&);              \
-    void move_logits(const Columns&, float* logits, std::int64_t n_groups, const Directions&, float* image);                            \
+#define UNDIRECTED_DESCENT_KERNELS(NAME)                                                                                       \
+    namespace NAME {                                                                                                           \
+    /* Bits of rows in another order: first those of the chosen rows, then, from bit `others_from` on, those of the others. */ \
+    void part_rows(const std::uint64_t* words, const std::uint64_t* chosen, std::int64_t n_rows, std::int64_t others_from,     \
+                   std::uint64_t* out, std::int64_t n_out);                                                                    \
+    /* Adds up the probability that a feature's states have in the rows of its contexts, over its pieces in a strip. */        \
+    void gather(const Piece* pieces, std::int64_t n, std::int64_t stride, RowWeights, bool curvature, Sums& sums);             \
+    /* Multiplies the odds of a feature's states in the rows of its contexts, or divides them where the sign is minus. */      \
+    void multiply(const Piece* pieces, std::int64_t n, std::int64_t stride, float factor, float inverse);                      \
+    /* The weight of the rows of a context in which a state is the row's. */                                                   \
+    double count_truth(GroupList, const Columns&, std::int32_t state, const float* row_weight);                                \
+    /* Adds an amount in the rows of a context. */                                                                             \
+    void add_amount(GroupList, float amount, float* values);                                                                   \
+    /* Odds from logits, for `n_groups` groups; and logits from odds. Columns of logits are as far apart as those of odds. */  \
+    void set_odds(const Columns&, const float* logits, std::int64_t n_groups);                                                 \
+    void find_logits(const Columns&, std::int64_t n_groups, float* logits, float* change);                                     \
+    /* The term at logits moved along the directions by their amounts; the move itself. */                                     \
+    Along measure(const Columns&, const float* logits, std::int64_t n_groups, const float* row_weight, const Directions&);     \
+    void move_logits(const Columns&, float* logits, std::int64_t n_groups, const Directions&, float* image);                   \
     }
 
 UNDIRECTED_FOR_EACH_INSTRUCTION_SET(UNDIRECTED_DESCENT_KERNELS)
