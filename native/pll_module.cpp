@@ -18,10 +18,14 @@ using namespace undirected;
 
 namespace {
 
-// Raises what Python's signal handlers raise: KeyboardInterrupt, as a rule. Called with the interpreter's lock given back.
-void heed_signals() {
-    const nb::gil_scoped_acquire locked;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+// Raises what Python's signal handlers raise (KeyboardInterrupt, as a rule) or what the caller's own function does, if there is one. To be
+// called with the interpreter's lock given back.
+std::function<void()> look_around(nb::handle watch) {
+    return [watch] {
+        const nb::gil_scoped_acquire locked;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (!watch.is_none()) watch();
+    };
 }
 
 using Matrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -29,7 +33,7 @@ using Matrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 class PyTables {
 public:
     PyTables(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
-             In<std::int32_t> literals, std::int64_t memory, int n_threads, MaybeIn<std::int32_t> targets) {
+             In<std::int32_t> literals, std::int64_t memory, int n_threads, MaybeIn<std::int32_t> targets, nb::object watch) {
         const Table table = check_table(columns, n_states, row_weight);
         Features features = check_features(start, literals, LiteralNumbers(table.n_states, table.n_variables));
         if (targets) {
@@ -38,7 +42,7 @@ public:
         }
         features.target = data_of(targets);
         nb::gil_scoped_release released;
-        const Watch watch(heed_signals);  // very many features take long
+        const Watch watching(look_around(watch));  // very many features take long
         tables_ = std::make_unique<PseudoLikelihoodTables>(table, features, memory, n_threads);
     }
 
@@ -158,9 +162,9 @@ using Changed = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 class PyDescent {
 public:
-    PyDescent(const PyTables& tables, int n_threads) {
+    PyDescent(const PyTables& tables, int n_threads, nb::object watch) {
         descent_ = tables.lock().read([&] {
-            const Watch watch(heed_signals);
+            const Watch watching(look_around(watch));
             return std::make_unique<Descent>(tables.tables(), n_threads);
         });
     }
@@ -290,9 +294,9 @@ nb::object multiply_by_blocks(In<std::int64_t> start, In<std::int32_t> members, 
 void bind_pseudo_likelihood(nb::module_& m) {
     nb::class_<PyTables>(m, "PseudoLikelihoodTables")
         .def(nb::init<In<std::uint64_t, 2>, In<std::int32_t>, In<double>, In<std::int64_t>, In<std::int32_t>, std::int64_t, int,
-                      MaybeIn<std::int32_t>>(),
+                      MaybeIn<std::int32_t>, nb::object>(),
              nb::arg("columns"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("start"), nb::arg("literals"), nb::arg("memory"),
-             nb::arg("threads"), nb::arg("targets") = nb::none())
+             nb::arg("threads"), nb::arg("targets") = nb::none(), nb::arg("watch") = nb::none())
         .def("set_active", &PyTables::set_active, nb::arg("marks").none())
         .def("evaluate", &PyTables::evaluate, nb::arg("weights"), nb::arg("gradient"), nb::arg("curvature"), nb::arg("single"),
              nb::arg("threads"))
@@ -306,7 +310,7 @@ void bind_pseudo_likelihood(nb::module_& m) {
              nb::arg("penalty"), nb::arg("threads"))
         .def("sizes", &PyTables::sizes);
     nb::class_<PyDescent>(m, "Descent")
-        .def(nb::init<const PyTables&, int>(), nb::arg("tables"), nb::arg("threads"))
+        .def(nb::init<const PyTables&, int, nb::object>(), nb::arg("tables"), nb::arg("threads"), nb::arg("watch") = nb::none())
         .def("costs", &PyDescent::costs)
         .def("set_weights", &PyDescent::set_weights, nb::arg("weights"), nb::arg("threads"))
         .def("spread_out", &PyDescent::spread_out, nb::arg("order"))

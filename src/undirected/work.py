@@ -17,6 +17,7 @@ from typing import Any
 from undirected.errors import ParameterError, check_number
 
 MEMORY = 2 << 30  # bytes that the tables of one computation may take by default
+WORTH_TELLING = 1.0  # seconds after which work of unknown length is told of
 
 
 class StoppedBy(StrEnum):
@@ -60,6 +61,17 @@ class Counted(Event):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.done:,} of {self.total:,}"
+
+
+@dataclass(frozen=True)
+class Ongoing(Event):
+    """Something is still going on, and nobody knows how long it will take."""
+
+    what: str
+    seconds: float  # since it began
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.seconds:.0f} s so far"
 
 
 Clock = Callable[[], float]
@@ -143,6 +155,19 @@ class Work:
         """Raise `Stopped` once the deadline has passed."""
         if self.is_over:
             raise Stopped(StoppedBy.TIME)
+
+    def watch(self, what: str) -> Callable[[], None]:
+        """A function to be called now and then while something goes on: it raises `Stopped` once the deadline has passed, and says what is
+        going on where that takes more than a second."""
+        began = self.now()
+
+        def look() -> None:
+            self.check()
+            seconds = self.now() - began
+            if seconds > WORTH_TELLING:
+                self.emit(Ongoing(what, seconds))
+
+        return look
 
     def share(self, part: float) -> Work:
         """The same work, with a part of the time that is left."""

@@ -20,6 +20,7 @@ from undirected import (  # fmt: skip
     read_data,
 )
 from undirected.weights.penalty import Penalty
+from undirected.work import Stopped, StoppedBy
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,26 @@ def test_interrupt_keeps_the_best_so_far(case):
         fits = fit_path(features, data, [(0, 1), (1, 1), (2, 1)], tol=1e-12, progress=interrupt)
     assert [f.stopped_by for f in fits] == ["interrupt"] * 3
     assert all(np.isfinite(f.violation) for f in fits)
+
+
+@pytest.mark.parametrize(("error", "reason"), [(Stopped, "time"), (KeyboardInterrupt, "interrupt")])
+def test_without_time_to_prepare_features_variables_are_independent(case, monkeypatch, error, reason):
+    features, data = case
+
+    def prepare(*args, **kwargs):
+        raise error(StoppedBy.TIME)
+
+    monkeypatch.setattr("undirected.weights.fit.PseudoLikelihood", prepare)
+    with pytest.warns(Unconverged, match=f"stopped by {reason} at a violation of inf"):
+        fits = fit_path(features, data, [(0, 1), (1, 2)])
+    objective = PseudoLikelihood(features, data)
+    for fit, l1, sd in zip(fits, (0, 1), (1, 2), strict=True):
+        assert fit.stopped_by == reason
+        np.testing.assert_array_equal(fit.weights, objective.independent_start)
+        value = objective.evaluate(fit.weights)[0] + l1 * np.abs(fit.weights).sum() + (fit.weights**2).sum() / (2 * sd**2)
+        assert fit.objective == pytest.approx(value, rel=1e-9)
+    with pytest.raises(error):  # whoever has weights already keeps these
+        fit_weights(features, data, start=fits[0].weights)
 
 
 def test_progress_never_rises(case):

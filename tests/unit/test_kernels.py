@@ -19,6 +19,7 @@ from undirected import Dataset, Domain, kernels
 from undirected.errors import ParameterError
 from undirected.kernels import SlowKernels, backend, reference
 from undirected.network.synthetic import random_conjunctions
+from undirected.work import Stopped, StoppedBy
 
 
 def test_every_machine_has_the_baseline():
@@ -336,18 +337,38 @@ def test_the_stub_is_that_of_the_module():
     assert stub_signatures() == module_signatures()
 
 
-@needs_native
-def test_signals_are_heeded_while_very_many_features_are_prepared():
-    """A Python handler runs only when the kernels ask for it, or once after they have returned."""
+@pytest.fixture(scope="module")
+def very_many():
+    """Arguments of kernels that take long to prepare: distinct rows, and features of five literals."""
     rng = np.random.default_rng(0)
     data = Dataset(Domain.from_sizes([2] * 40), rng.integers(0, 2, (200_000, 40), dtype=np.int8)).distinct
     chosen = np.sort(rng.permuted(np.tile(np.arange(40, dtype=np.int32), (40_000, 1)), axis=1)[:, :5], axis=1)
     start, literals = np.arange(0, 5 * len(chosen) + 1, 5), 2 * chosen.ravel() + 1
+    return data.columns, data.domain.n_states, data.weights, start, literals, 1 << 20, 1
+
+
+@needs_native
+def test_preparing_ends_where_the_watch_raises(very_many):
+    asked = []
+
+    def watch():
+        asked.append(0)
+        if len(asked) == 2:
+            raise Stopped(StoppedBy.TIME)
+
+    with pytest.raises(Stopped):
+        backend().module.PseudoLikelihoodTables(*very_many, None, watch)
+    assert len(asked) == 2
+
+
+@needs_native
+def test_signals_are_heeded_while_very_many_features_are_prepared(very_many):
+    """A Python handler runs only when the kernels ask for it, or once after they have returned."""
     seen = []
     before = signal.signal(signal.SIGALRM, lambda *_: seen.append(0))
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
-        backend().module.PseudoLikelihoodTables(data.columns, data.domain.n_states, data.weights, start, literals, 1 << 20, 1)
+        backend().module.PseudoLikelihoodTables(*very_many)
         n = len(seen)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -19,6 +19,21 @@ def data():
     return datasets.exact_sample(datasets.grid_ising(3, 3, seed=1), 500, seed=2)
 
 
+def test_a_watch_tells_how_long_something_goes_on_and_ends_it_at_the_deadline():
+    clock, record = Clock(), Record()
+    watch = Work.start(time_budget=10, clock=clock, progress=record).watch("counting")
+    clock.advance(0.5)
+    watch()
+    assert record.events == []  # too short to be told of
+    clock.advance(3.5)
+    watch()
+    assert [str(event) for event in record.events] == ["counting: 4 s so far"]
+    clock.advance(7)
+    with pytest.raises(Stopped):
+        watch()
+    assert len(record.events) == 1
+
+
 def test_time_is_told_by_the_clock_that_was_given():
     clock = Clock()
     work = Work.start(time_budget=10, clock=clock)

@@ -28,7 +28,8 @@ class PseudoLikelihoodTables:
     Row ``(literal, r)`` of the matrix holds a one for every feature that would be true in table row ``r`` if the
     literal's variable were in the literal's state, and that mentions the variable: a state's score is a row times the
     weights, and a variable's conditional distribution the softmax over its states. A feature with a target (not -1) enters
-    that variable's scores alone.
+    that variable's scores alone. ``watch`` is for kernels that
+    can stop half-way, and is never called here.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class PseudoLikelihoodTables:
         memory: int,
         threads: int,
         targets: Array | None = None,
+        watch: Callable[[], None] | None = None,
     ) -> None:
         n_rows = len(row_weight)
         self.row_weight = np.asarray(row_weight, float)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ class Descent:
     Directions are steps of all weights at once; the image of a direction is what it adds to the scores of the states.
     """
 
-    def __init__(self, tables: PseudoLikelihoodTables, threads: int) -> None:
+    def __init__(self, tables: PseudoLikelihoodTables, threads: int, watch: Callable[[], None] | None = None) -> None:
         self.base, self.truth, self.row_weight = tables.base, tables.truth, tables.row_weight
         self.matrix = tables.matrix
         columns = tables.matrix.tocsc()

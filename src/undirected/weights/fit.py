@@ -22,9 +22,9 @@ from undirected.weights.objective import CurvedObjective
 from undirected.weights.outcome import Judge, Outcome
 from undirected.weights.penalty import Penalty, check_prior
 from undirected.weights.plain import solve_plain
-from undirected.weights.pseudo_likelihood import PseudoLikelihood
+from undirected.weights.pseudo_likelihood import PseudoLikelihood, find_independent_start
 from undirected.weights.quasi_newton import QuasiNewton
-from undirected.work import MEMORY, Listener, StoppedBy, Work
+from undirected.work import MEMORY, Listener, Stopped, StoppedBy, Work
 
 SOLVERS = ("auto", "descent", "quasi-newton", "plain")
 MAX_ITERATIONS = 10_000
@@ -121,9 +121,11 @@ def fit_weights(
     threads, memory
         Cores to use (all), and bytes that row lists may take. The result is the same to the bit for any number of threads.
     time_budget, max_iterations
-        Seconds and steps after which the best weights so far are returned, with a warning. Ctrl-C does the same.
+        Seconds and steps after which the best weights so far are returned, with a warning. Ctrl-C does the same. Where either comes
+        before the features are prepared, these are the weights of independent variables, and ``violation`` is infinite: unknown.
     progress
-        Called with an `Event` after every step: a ``SolverStep`` with iteration, objective and violation.
+        Called with an `Event` after every step: a ``SolverStep`` with iteration, objective and violation. Where preparing the features
+        takes more than a second, called with ``Ongoing`` meanwhile.
     solver
         ``auto`` takes ``descent`` (coordinate descent) for thousands of features with three literals or more, ``quasi-newton`` for others,
         and ``descent`` where that takes many steps. ``plain``: L-BFGS or
@@ -202,7 +204,13 @@ class WeightPath:
         """
         _check_settings(settings, tol, solver)
         with use_one_blas_thread():
-            objective = self._prepare()
+            try:
+                objective = self._prepare()
+            except (Stopped, KeyboardInterrupt) as stop:
+                if start is not None:
+                    raise
+                why = stop.why if isinstance(stop, Stopped) else StoppedBy.INTERRUPT
+                return [self._fall_back(l1, sd, why) for l1, sd in settings]
             first = objective.independent_start if start is None else _check_start(start, len(self.features))
             solve = _choose_solver(objective, solver, judge)
             fits: dict[int, WeightFit] = {}
@@ -220,16 +228,25 @@ class WeightPath:
 
     def _prepare(self) -> PseudoLikelihood:
         if self.objective is None or not self.objective.serves(self.features, self.data):
-            self.objective = PseudoLikelihood(self.features, self.data, self.work.threads, self.work.memory)
+            watch = self.work.watch(f"preparing {len(self.features):,} features")
+            self.objective = PseudoLikelihood(self.features, self.data, self.work.threads, self.work.memory, watch=watch)
         return self.objective
+
+    def _fall_back(self, l1: float, sd: float, why: StoppedBy) -> WeightFit:
+        """The model of independent variables, where there was no time to prepare the features; how far it is from the best is not known."""
+        table = self.data.distinct
+        weights = find_independent_start(self.features, table.literal_counts())
+        atomic = self.features.lengths == 1
+        loss = -table.total_weight * MarkovNetwork(self.features.subset(atomic), weights[atomic]).pll(table)
+        value = Penalty.from_prior(l1, sd).add_value(loss, weights)
+        return self._make_fit(Outcome(weights, value, np.inf, why, 0), l1, sd)
 
     def _make_fit(self, out: Outcome, l1: float, sd: float) -> WeightFit:
         """The outcome of a setting, with the seconds since the last one."""
         began, self.began = self.began, self.work.now()
-        assert self.objective is not None
         return WeightFit(
             self.features, out.weights, l1, sd, out.objective, out.violation, out.stopped_by, out.iterations,
-            self.began - began, self.objective.threads,
+            self.began - began, self.work.threads if self.objective is None else self.objective.threads,
         )  # fmt: skip
 
 

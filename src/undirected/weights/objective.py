@@ -6,6 +6,7 @@ anything else that has these methods. Penalties are not part of it (see `undirec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol
 
 from undirected.errors import ParameterError
@@ -108,8 +109,8 @@ class CoordinateObjective(CurvedObjective, Protocol):
     def state_bytes(self) -> int:
         """How many bytes the state takes, at most."""
 
-    def start_descent(self) -> CoordinateState:
-        """Build the state."""
+    def start_descent(self, watch: Callable[[], None] | None = None) -> CoordinateState:
+        """Build the state; ``watch`` is called now and then meanwhile, and may end it by raising."""
 
 
 class SeparableObjective(Objective, Protocol):

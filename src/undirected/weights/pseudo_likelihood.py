@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,16 +37,18 @@ def choose_affordable(features: FeatureSet, data: Dataset, work: Work) -> Array 
     some = features.subset(np.linspace(0, len(features) - 1, TIMED_FEATURES).astype(np.int64))
     seconds = work.left()
     began = work.now()
-    _prepare(some, table, work.memory, work.threads, None)
+    _prepare(some, table, work.memory, work.threads)
     each = (work.now() - began) / TIMED_FEATURES / 2
     n = max(ALWAYS_PREPARED, int(PREPARING_SHARE * seconds / max(each, 1e-9)))
     return None if n >= len(features) else np.sort(np.argsort(features.lengths, kind="stable")[:n])
 
 
-def _prepare(features: FeatureSet, table: Dataset, memory: int, threads: int, targets: Array | None) -> Any:
+def _prepare(
+    features: FeatureSet, table: Dataset, memory: int, threads: int, targets: Array | None = None, watch: Callable[[], None] | None = None
+) -> Any:
     """The kernel's tables for these features on these distinct rows."""
     args = (table.columns, features.domain.n_states, table.weights, features.start, features.literals)
-    return backend().module.PseudoLikelihoodTables(*args, memory, threads, targets)
+    return backend().module.PseudoLikelihoodTables(*args, memory, threads, targets, watch)
 
 
 class PseudoLikelihood:
@@ -53,7 +56,8 @@ class PseudoLikelihood:
 
     Everything that does not depend on the weights is prepared once: distinct rows, shared contexts, row lists. ``memory``
     bounds the row lists in bytes; contexts that do not fit are found anew in each evaluation. With ``targets``, one variable
-    per feature, a feature enters that variable's conditional alone: a set of separate regressions, evaluated together.
+    per feature, a feature enters that variable's conditional alone: a set of separate regressions, evaluated together. ``watch``
+    is called now and then while it is prepared, and may end that by raising (`Work.watch` does).
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class PseudoLikelihood:
         threads: int | None = None,
         memory: int = MEMORY,
         targets: Array | None = None,
+        watch: Callable[[], None] | None = None,
     ) -> None:
         if features.domain != data.domain:
             raise FeatureError("the features and the table have different domains; read the table with domain=features.domain")
@@ -75,7 +80,7 @@ class PseudoLikelihood:
         self.memory = memory
         self.total_weight = self.table.total_weight
         self.targets = None if targets is None else np.ascontiguousarray(targets, dtype=np.int32)
-        self._tables: Any = _prepare(features, self.table, memory, self.threads, self.targets)
+        self._tables: Any = _prepare(features, self.table, memory, self.threads, self.targets, watch)
         self.evaluations = 0
 
     def __len__(self) -> int:
@@ -165,8 +170,8 @@ class PseudoLikelihood:
         columns = int(np.where(self.features.domain.n_states == 2, 1, self.features.domain.n_states).sum())
         return int(4 * self._sizes["groups"] + STATE_BYTES * columns * (self.n_rows + 8))
 
-    def start_descent(self) -> CoordinateState:
-        descent: CoordinateState = backend().module.Descent(self._tables, self.threads)
+    def start_descent(self, watch: Callable[[], None] | None = None) -> CoordinateState:
+        descent: CoordinateState = backend().module.Descent(self._tables, self.threads, watch)
         return descent
 
     # -- separate regressions, with ``targets``
