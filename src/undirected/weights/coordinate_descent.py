@@ -31,6 +31,8 @@ SLICE = 40_000_000  # groups of rows that are visited between questions whether 
 ALL_EVERY, ALL_FIRST = 8, 3  # all features are visited in every eighth sweep, and in the first three
 CURVATURE_EVERY, CURVATURE_FIRST = 4, 8  # curvatures are computed anew in every fourth sweep, and in the first eight
 REBUILD_EVERY, REBUILD_FIRST = 32, (2, 3, 5, 9)  # the state is computed anew from the weights after these sweeps
+VISITS_AGAIN, AGAIN_SLOPE, AGAIN_COST = 4, 0.2, 0.1  # further visits after a sweep to features with more than this part of the largest
+# slope, at most as many as cost this part of the sweep
 LONGEST_REST = 4  # sweeps that a feature which has hardly anything to gain is left out
 SMALL_GAIN, SMALL_SLOPE = 0.1, 0.1  # of the mean gain, and of the largest slope
 ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may rest, too
@@ -38,10 +40,10 @@ TRY_THREADS_EVERY, TRY_THREADS_FIRST = 24, 5  # sweeps after which the slower nu
 CLEARLY_FASTER = 0.8  # of the time of all threads that one thread takes
 GAIN_SPAN = 4  # sweeps whose gain is compared with that of as many before
 JUDGE_EVERY = 4  # sweeps between questions whether to give up
-CERTIFY_EVERY = 3  # sweeps from one failed certificate to the next try
+CERTIFICATES, FAR, VISITS_TO_FAILED = 3, 3.0, 3  # tries of a certificate in a row, unless it fails by this factor, and visits between them
+CERTIFY_EVERY, MOST_MISSES = 3, 4  # sweeps to the next such tries for each that failed, and the most that count
 PATIENCE, DROWNED, FLATTER = 12, 2e-8, 0.8  # sweeps that gain less than this part of the objective in all, and do not lower the slopes to
 # this part of the lowest so far: the end of single precision
-MISSES = 8  # failed certificates after which the quasi-Newton solver takes over
 
 
 def suits_descent(objective: CoordinateObjective) -> bool:
@@ -66,11 +68,10 @@ class CoordinateDescent:
         self.costs = np.zeros(0, dtype=np.int64)  # of visits to each feature, once there is a state
         self.threads = ThreadChoice(objective.threads)
 
-    @property
-    def state(self) -> CoordinateState:
+    def find_state(self, work: Work) -> CoordinateState:
         """What sweeps keep up to date, built when it is first needed."""
         if self._state is None:
-            self._state = self.objective.start_descent()
+            self._state = self.objective.start_descent(work.watch(f"preparing sweeps over {len(self.objective):,} features"))
             self.costs = self._state.costs()
         return self._state
 
@@ -154,7 +155,7 @@ class _Run:
         self.steps = np.zeros((0, n))  # of the directions
         self.random = np.random.default_rng(0)
         self.sweeps = 0
-        self.misses, self.last_miss, self.been_near = 0, -CERTIFY_EVERY, False
+        self.misses, self.next_certificate, self.been_near = 0, 0, False
 
     def solve(self, max_iterations: int, judge: Judge | None) -> Outcome | None:
         """Sweep until something ends it; None where single precision ends before the tolerance is met."""
@@ -168,16 +169,14 @@ class _Run:
             self.curvature = curvature
             self.wakes[(self.weights == 0) & (gradient == 0)] = 1  # no use in visiting these first
             self.work.check()
-            self.state = self.owner.state
+            self.state = self.owner.find_state(self.work)
             self.state.set_weights(self.weights, self.objective.threads)
             while self.sweeps < max_iterations:
                 violation = self.sweep()
-                if violation <= self.tol and self.sweeps - self.last_miss >= CERTIFY_EVERY:
-                    value, certified, gradient, _ = self.certify()
-                    if certified <= self.tol:
-                        self.work.emit(SolverStep(self.sweeps, value, certified))
-                        return Outcome(self.weights, value, certified, StoppedBy.TOLERANCE, self.sweeps)
-                    self.note_miss(gradient)
+                if violation <= self.tol and self.sweeps >= self.next_certificate:
+                    out = self.try_certificate()
+                    if out is not None:
+                        return out
                 value = self.accelerate()
                 self.work.emit(SolverStep(self.sweeps, value, violation))
                 self.values = [*self.values[-2 * GAIN_SPAN :], value]
@@ -208,11 +207,21 @@ class _Run:
         value = self.penalty.add_value(loss, self.weights)
         return value, violation, gradient, np.zeros(0) if curvature is None else curvature
 
-    def note_miss(self, gradient: Array) -> None:
-        """A certificate has failed: visit the features that it failed for."""
-        self.last_miss = self.sweeps
+    def try_certificate(self) -> Outcome | None:
+        """The outcome, if the tolerance is met, perhaps after some more visits to the features that fail it."""
+        for _ in range(CERTIFICATES):
+            value, violation, gradient, _ = self.certify()
+            if violation <= self.tol:
+                self.work.emit(SolverStep(self.sweeps, value, violation))
+                return Outcome(self.weights, value, violation, StoppedBy.TOLERANCE, self.sweeps)
+            self.wakes[np.abs(gradient) > 0.5 * self.tol * self.objective.total_weight] = 0
+            if violation > FAR * self.tol:
+                break
+            self.slope = gradient
+            self.revisit(np.arange(len(self.weights)), VISITS_TO_FAILED, self.objective.threads)
         self.misses += 1
-        self.wakes[np.abs(gradient) > 0.5 * self.tol * self.objective.total_weight] = 0
+        self.next_certificate = self.sweeps + CERTIFY_EVERY * min(self.misses, MOST_MISSES)
+        return None
 
     def is_hopeless(self, judge: Judge, violation: float) -> bool:
         """Ask the judge every few sweeps, and once when the end is near."""
@@ -223,14 +232,14 @@ class _Run:
         return judge.is_hopeless(self.weights, near)
 
     def has_drowned(self, value: float, violation: float) -> bool:
-        """Whether single precision leads no further: objective and slopes have stopped falling, or certificates fail again and again."""
+        """Whether single precision leads no further: objective and slopes have stopped falling."""
         if value < self.best_value - DROWNED * abs(value):
             self.best_value, self.best_sweep = value, self.sweeps
             self.best = self.weights.copy()
         elif violation < FLATTER * self.least_violation and value < self.best_value + DROWNED * abs(value):
             self.least_violation, self.best_sweep = violation, self.sweeps
             self.best = self.weights.copy()
-        return self.misses >= MISSES or self.sweeps - self.best_sweep >= PATIENCE
+        return self.sweeps - self.best_sweep >= PATIENCE
 
     def estimate_gap(self) -> float:
         """The part of the objective that is still to gain if gains go on falling as in the last sweeps: an estimate, not a bound."""
@@ -248,22 +257,44 @@ class _Run:
         everyone = 0 < number < ALL_FIRST or (number > 0 and number % ALL_EVERY == 0)
         awake = np.arange(len(self.weights)) if everyone else np.flatnonzero(self.wakes <= number)
         refresh = number < CURVATURE_FIRST or number % CURVATURE_EVERY == 0
-        before = self.weights.copy()
+        self.before = self.weights.copy()
         order = self.order_features(awake.astype(np.int32))
         threads, began = self.owner.threads.choose(), self.work.now()
-        for part in self.slice_order(order):
-            self.work.check()
-            self.state.sweep(
-                part, self.l1, self.ridge, self.centre, self.weights, self.curvature, self.slope, self.gain,
-                refresh, self.least_gain, self.least_slope, threads,
-            )  # fmt: skip
+        self.visit(order, refresh, self.least_gain, self.least_slope, threads)
         self.owner.threads.learn(threads, self.work.now() - began, float(self.owner.costs[order].sum()))
         self.sweeps += 1
-        self.step = self.weights - before
+        gain = self.gain.copy()  # of the first visits, which decide on rest
+        self.revisit(awake, VISITS_AGAIN, threads)
+        self.gain = gain
         largest = float(np.abs(self.slope[awake]).max(initial=0.0))
         if self.has_l1:
             self.choose_rest(awake, largest)
         return largest / self.objective.total_weight
+
+    def visit(self, order: Array, refresh: bool, least_gain: float, least_slope: float, threads: int) -> None:
+        """Visit features in this order; their steps are taken where they gain as much, or have such a slope."""
+        for part in self.slice_order(order):
+            self.work.check()
+            self.state.sweep(
+                part, self.l1, self.ridge, self.centre, self.weights, self.curvature, self.slope, self.gain,
+                refresh, least_gain, least_slope, threads,
+            )  # fmt: skip
+
+    def revisit(self, features: Array, times: int, threads: int) -> None:
+        """Visit those with the largest slopes again and again.
+
+        Slopes of features that hold in many rows are changed by every step of the features beside them: a few visits more keep these few
+        features from lagging behind the many.
+        """
+        most = AGAIN_COST * float(self.owner.costs[features].sum())
+        for _ in range(times):
+            slopes = np.abs(self.slope[features])
+            steep = features[slopes > AGAIN_SLOPE * slopes.max(initial=0.0)]
+            steep = steep[np.argsort(-np.abs(self.slope[steep]), kind="stable")]
+            steep = steep[np.cumsum(self.owner.costs[steep]) <= most]
+            if not len(steep):
+                return
+            self.visit(self.order_features(steep.astype(np.int32)), False, 0.0, 0.0, threads)
 
     def order_features(self, features: Array) -> Array:
         """A random order in which neighbours touch the same variables, cut into streams that run side by side.
@@ -273,10 +304,13 @@ class _Run:
         """
         terms, start = self.objective.feature_terms
         rank = self.random.permutation(int(terms.max(initial=0)) + 1)
-        lowest, filled = np.zeros(len(start) - 1, dtype=np.int64), np.diff(start) > 0
-        lowest[filled] = np.minimum.reduceat(rank[terms], start[:-1][filled])
-        features = self.random.permutation(features)
-        features = features[np.argsort(lowest[features], kind="stable")]
+        lengths = start[features + 1] - start[features]
+        ends = np.cumsum(lengths)
+        own = rank[terms[np.arange(int(lengths.sum())) + np.repeat(start[features] - (ends - lengths), lengths)]]
+        lowest, filled = np.zeros(len(features), dtype=np.int64), lengths > 0
+        lowest[filled] = np.minimum.reduceat(own, (ends - lengths)[filled]) if filled.any() else 0
+        shuffled = self.random.permutation(len(features))
+        features = features[shuffled[np.argsort(lowest[shuffled], kind="stable")]]
         length = -(-len(features) // STREAMS)
         grid = np.full(length * STREAMS, -1, dtype=np.int32)
         grid[: len(features)] = features
@@ -290,7 +324,7 @@ class _Run:
 
     def choose_rest(self, visited: Array, largest: float) -> None:
         """Features that have hardly anything to gain are left out for one, two, then four sweeps."""
-        moved = visited[self.step[visited] != 0]
+        moved = visited[self.weights[visited] != self.before[visited]]
         self.least_gain = SMALL_GAIN * float(self.gain[moved].mean()) if len(moved) else 0.0
         self.least_slope = max(self.tol * self.objective.total_weight, SMALL_SLOPE * largest)
         small = (self.gain[visited] < self.least_gain) & (np.abs(self.slope[visited]) < self.least_slope)
@@ -311,10 +345,11 @@ class _Run:
         threads = self.objective.threads
         slot = (self.sweeps - 1) % DIRECTIONS
         self.state.keep_image(slot, threads)
+        step = self.weights - self.before
         if slot == len(self.steps):
-            self.steps = np.vstack([self.steps, self.step])
+            self.steps = np.vstack([self.steps, step])
         else:
-            self.steps[slot] = self.step
+            self.steps[slot] = step
         if self.has_l1:  # weights that have come to zero stay there
             for k, step in enumerate(self.steps):
                 gone = np.where((self.weights == 0) & (self.l1 > 0), step, 0.0)
