@@ -30,7 +30,7 @@ def planted(n_rows, n_variables, seed=0):
 
 
 class Printer:
-    """Prints how far the work before the weights is, now and then."""
+    """Prints how far the work is, now and then."""
 
     def __init__(self):
         self.began = self.last = time.perf_counter()
@@ -40,7 +40,7 @@ class Printer:
 
     def __call__(self, event):
         now = time.perf_counter()
-        if isinstance(event, Counted) and (now - self.last > 10 or event.done == event.total):
+        if now - self.last > 10 or (isinstance(event, Counted) and event.done == event.total):
             print(f"  {event} after {now - self.began:.0f} s, {memory():.1f} GB", flush=True)
             self.last = now
 

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 import undirected
 from rivals import loop_over_variables, pairwise_pll, rival_seconds
 from undirected import FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, fit_path, fit_weights
+from undirected.weights.outcome import SolverStep
 from undirected.work import Work
 
 GAP = 1e-6
@@ -50,7 +51,7 @@ def our_seconds(features, table, l1, sd, target, threads):
     began = time.perf_counter()
 
     def progress(step):
-        if step.objective <= target:
+        if isinstance(step, SolverStep) and step.objective <= target:
             raise Enough
 
     try:
@@ -203,6 +204,7 @@ def gssl():
 MEMORY_PROGRAM = """
 import json, resource, undirected
 from undirected import FeatureSet, datasets
+from undirected.weights.outcome import SolverStep
 from undirected.work import Work
 train = datasets.load("c20ng")
 learner = undirected.GSSL(n_generated=5_000_000, threshold=2)
