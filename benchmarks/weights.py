@@ -23,7 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import undirected
-from rivals import loop_over_variables, pairwise_pll, rival_seconds
+from rivals import loop_over_variables, pairwise_pll, regress_at_once, rival_seconds
 from undirected import FeatureSet, MarkovNetwork, PseudoLikelihood, datasets, fit_path, fit_weights
 from undirected.weights.outcome import SolverStep
 from undirected.work import Work
@@ -92,6 +92,72 @@ def feature_sets(folder, only, limit):
                 f"| {label} | {who} {shown(rival, limit)} ({evaluations}) | {ours[0]:.3f} | {ours[1]:.3f} | {ratios} |",
                 flush=True,
             )
+
+
+def trees(limit):
+    """Tree features, as DTSL makes them, against the L-BFGS-B program."""
+    print(f"\n### Tree features (`DTSL(conversion='default')`, sd 1): seconds to a relative gap of {GAP:g}, construction included\n")
+    print("| data | F | L-BFGS-B (evaluations) | ours, 1 thread | ratio |")
+    print("|---|---|---|---|---|", flush=True)
+    for name in ("plants", "accidents"):
+        train = datasets.load(name)
+        structure = undirected.DTSL(conversion="default").propose(train, Work.start())
+        features, table = structure.features.union(FeatureSet.atomic(train.domain)), train.distinct
+        assert table.columns is not None
+        target = fit_weights(features, table, 0, 1.0, tol=1e-7).objective * (1 + GAP)
+        ours = best_of(our_seconds, features, table, 0, 1.0, target, 1)[0]
+        start = PseudoLikelihood(features, table).independent_start
+        rival, evaluations, _ = rival_seconds(features, table, 0, 1.0, target, start, limit)
+        print(
+            f"| {name} | {len(features):,} | {shown(rival, limit)} ({evaluations}) | {ours:.2f} | {ratio(rival, limit, ours)} |", flush=True
+        )
+
+
+def regression(folder):
+    """The same problem as one logistic regression: where the rival ends, and how long each takes to be there."""
+    print("\n### One logistic regression over (variable, row) examples, by liblinear: seconds, one thread\n")
+    print("| data, features | F | l1, sd | liblinear's tol | liblinear | its relative gap | ours, to that gap | ratio |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    for name, file in SETS[:5]:
+        network = MarkovNetwork.load(folder / file)
+        table = undirected.read_data(name, domain=network.domain).distinct
+        assert table.columns is not None
+        for l1, sd in ((0, 1.0), (1, float("inf"))):
+            best = fit_weights(network.features, table, l1, sd, tol=1e-8).objective
+            for tol in (1e-2, 1e-4):
+                theirs, value = regress_at_once(network.features, table, l1, sd, tol)
+                ours = best_of(our_seconds, network.features, table, l1, sd, max(value, best * (1 + 1e-9)), 1)[0]
+                label = f"{name}, {Path(file).stem.split('.')[1]} | {len(network.features):,} | {l1}, {sd:g} | {tol:g}"
+                print(f"| {label} | {theirs:.2f} | {value / best - 1:.0e} | {ours:.3f} | {theirs / ours:.1f} |", flush=True)
+
+
+def count_equal(folder):
+    """How many features could be merged, because they touch the same variables in the same rows with the same sign."""
+    print("\n### Features that are equal on the table to an earlier one\n")
+    print("| features | F | equal |")
+    print("|---|---|---|", flush=True)
+    for label, features, data in many_features(folder):
+        columns, seen = data.distinct.columns, set()
+        for literals in features:
+            contexts = []
+            for k, literal in enumerate(literals):
+                others = columns[[*literals[:k], *literals[k + 1 :]]]
+                rows = np.bitwise_and.reduce(others, axis=0) if len(others) else ~np.zeros(1, np.uint64)
+                if rows.any():
+                    contexts.append((literal, rows.tobytes()))
+            seen.add(hash(tuple(contexts)))
+        print(f"| {label} | {len(features):,} | {len(features) - len(seen):,} |", flush=True)
+
+
+def many_features(folder):
+    """Feature sets of the kinds that have very many: GSSL's, and those of trees."""
+    network = MarkovNetwork.load(folder / "features/bnetflix.nonzero.mn")
+    yield "bnetflix, nonzero", network.features, undirected.read_data("bnetflix", domain=network.domain)
+    yield "plants, GSSL 1 M", *generate("plants", 1_000_000, 1)[:2]
+    yield "c20ng, GSSL 5 M", *generate("c20ng", 5_000_000, 2)[:2]
+    for name in ("plants", "accidents", "msweb"):
+        train = datasets.load(name)
+        yield f"{name}, trees", undirected.DTSL().propose(train, Work.start()).features, train
 
 
 def shown(seconds, limit):
@@ -228,7 +294,7 @@ def memory():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, required=True, help="folder with fixtures/ and features/")
-    parser.add_argument("--only", default="nltcs,dna,plants,accidents,bnetflix,units,gssl,memory")
+    parser.add_argument("--only", default="nltcs,dna,plants,accidents,bnetflix,trees,regression,equal,units,gssl,memory")
     parser.add_argument("--limit", type=float, default=1200, help="seconds after which a rival is given up")
     parser.add_argument("--solvers", default="quasi-newton,descent", help="of the part `units`; descent is always measured")
     args = parser.parse_args()
@@ -239,6 +305,12 @@ def main():
         warnings.simplefilter("ignore", undirected.Unconverged)
         script(only)
         feature_sets(args.features, only, args.limit)
+        if "trees" in only:
+            trees(args.limit)
+        if "regression" in only:
+            regression(args.features)
+        if "equal" in only:
+            count_equal(args.features)
         if "units" in only:
             units(args.features, args.solvers)
         if "gssl" in only:

@@ -359,14 +359,28 @@ def test_it_is_chosen_for_many_long_features_where_there_is_room(case, monkeypat
     features, data = case
     objective = PseudoLikelihood(features, data)
     assert (features.lengths > 2).mean() > 0.2
-    assert not suits_descent(objective)
+    plain = Penalty(0.0, 1.0)
+    assert not suits_descent(objective, plain)
     monkeypatch.setattr(coordinate_descent, "LEAST_FEATURES", 149)
-    assert suits_descent(objective)
-    assert not suits_descent(PseudoLikelihood(features, data, memory=1000))
-    assert not suits_descent(PseudoLikelihood(features.subset(features.lengths <= 2), data))
+    assert suits_descent(objective, plain)
+    assert not suits_descent(PseudoLikelihood(features, data, memory=1000), plain)
+    assert not suits_descent(PseudoLikelihood(features.subset(features.lengths <= 2), data), plain)
     ours, other = (fit_weights(features, data, 1, 1, tol=1e-5, solver=s) for s in ("auto", "quasi-newton"))
     assert ours.objective == pytest.approx(other.objective, rel=1e-5)
     assert not np.array_equal(ours.weights, other.weights)  # another way to the same end
+
+
+def test_it_is_chosen_for_hundreds_of_features_under_l1_with_a_weak_ridge(case, monkeypatch):
+    features, data = case
+    short = PseudoLikelihood(features.subset(features.lengths <= 2), data)
+    weak = Penalty(np.where(np.arange(len(short)) % 2, 1.0, 0.0), np.full(len(short), 0.01))
+    assert not suits_descent(short, weak)
+    monkeypatch.setattr(coordinate_descent, "LEAST_WITH_L1", len(short) - 1)
+    assert suits_descent(short, weak)
+    assert suits_descent(short, Penalty(1.0))
+    assert not suits_descent(short, Penalty(1.0, 4.0))  # strong
+    assert not suits_descent(short, Penalty(0.0, 0.01))  # no L1
+    assert not suits_descent(PseudoLikelihood(short.features, data, memory=1000), weak)
 
 
 def test_it_says_what_an_objective_lacks(case):

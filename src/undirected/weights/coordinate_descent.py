@@ -21,9 +21,11 @@ from undirected.weights.penalty import Penalty
 from undirected.weights.quasi_newton import QuasiNewton
 from undirected.work import Stopped, StoppedBy, Work
 
-LEAST_FEATURES = 5_000  # with fewer the quasi-Newton solver and its matrices come first
-LONG_SHARE = 0.05  # of features with three literals or more, with fewer of which it comes first, too: pairs are easy
-LEAST_TO_TAKE_OVER, PATIENCE_WITH_STEPS = 1_000, 500  # features from which on sweeps take over after so many quasi-Newton steps
+# Where the quasi-Newton solver and its matrices come first:
+LEAST_FEATURES, LEAST_WITH_L1 = 5_000, 400  # with fewer features; the second number holds under L1 with a weak ridge
+WEAK_RIDGE = 0.5  # below which weights that L1 keeps may become large, which takes many quasi-Newton steps
+LONG_SHARE = 0.05  # with fewer features of three literals or more, unless that is so: pairs are easy
+LEAST_TO_TAKE_OVER, PATIENCE_WITH_STEPS = 1_000, 300  # features from which on sweeps take over after so many quasi-Newton steps
 DIRECTIONS = 4  # along which the weights move after a sweep
 NEWTON_STEPS, HALVINGS = 2, 3  # in those dimensions
 STREAMS = 32  # parts of the order that are visited side by side
@@ -46,10 +48,14 @@ PATIENCE, DROWNED, FLATTER = 12, 2e-8, 0.8  # sweeps that gain less than this pa
 # this part of the lowest so far: the end of single precision
 
 
-def suits_descent(objective: CoordinateObjective) -> bool:
-    """Whether an objective has so many long features that sweeps are faster than quasi-Newton steps, and room for what they take."""
+def suits_descent(objective: CoordinateObjective, penalty: Penalty) -> bool:
+    """Whether sweeps should be faster than quasi-Newton steps, and there is room for what they take."""
+    if not has_room(objective):
+        return False
+    if penalty.has_l1 and float(np.median(penalty.ridge)) < WEAK_RIDGE:
+        return len(objective) > LEAST_WITH_L1
     long = np.diff(objective.feature_terms[1]) > 2
-    return len(objective) > LEAST_FEATURES and float(long.mean()) > LONG_SHARE and has_room(objective)
+    return len(objective) > LEAST_FEATURES and float(long.mean()) > LONG_SHARE
 
 
 def has_room(objective: CoordinateObjective) -> bool:
@@ -96,7 +102,7 @@ class CoordinateDescent:
 
         Where steps come first and are many, the problem is badly conditioned: sweeps, which do not care as much, take over.
         """
-        if suits_descent(self.objective):
+        if suits_descent(self.objective, penalty):
             return self.solve(penalty, start, tol, work, max_iterations, judge)
         may_take_over = len(self.objective) > LEAST_TO_TAKE_OVER and has_room(self.objective)
         most = min(PATIENCE_WITH_STEPS, max_iterations) if may_take_over else max_iterations
