@@ -113,7 +113,9 @@ def regress_at_once(features, table, l1, sd, tol):
     began = time.perf_counter()
     problem = SparsePseudoLikelihood(features, table)
     ratio, strength = (1.0, 1 / l1) if l1 else (0.0, sd**2)
-    model = LogisticRegression(l1_ratio=ratio, C=strength, solver="liblinear", fit_intercept=False, tol=tol, max_iter=10_000, random_state=0)
+    model = LogisticRegression(
+        l1_ratio=ratio, C=strength, solver="liblinear", fit_intercept=False, tol=tol, max_iter=10_000, random_state=0
+    )
     weights = model.fit(problem.matrix, problem.truth, problem.weight).coef_[0]
     seconds = time.perf_counter() - began
     return seconds, problem.smooth(weights, sd)[0] + l1 * np.abs(weights).sum()

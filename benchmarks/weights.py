@@ -131,6 +131,25 @@ def regression(folder):
                 print(f"| {label} | {theirs:.2f} | {value / best - 1:.0e} | {ours:.3f} | {theirs / ours:.1f} |", flush=True)
 
 
+def compare_solvers(limit=25):
+    """Seconds of the two solvers to the default tolerance, and of the automatic choice between them."""
+    print("\n### Which solver: seconds to a certified violation of 1e-5 on one thread (steps or sweeps)\n")
+    print("| data, features | F | l1, sd | quasi-Newton | descent | auto |")
+    print("|---|---|---|---|---|---|", flush=True)
+    for name in ("nltcs", "kdd", "dna", "plants", "accidents", "msweb"):
+        train = datasets.load(name)
+        trees = undirected.DTSL(conversion="default").propose(train, Work.start()).features.union(FeatureSet.atomic(train.domain))
+        for kind, features in (("pairs", FeatureSet.all_pairs(train.domain)), ("trees", trees)):
+            for l1, sd in ((0, 1.0), (1, 0.5), (1, 10.0), (10, float("inf"))):
+                found = []
+                for solver in ("quasi-newton", "descent", "auto"):
+                    began = time.perf_counter()
+                    fit = fit_weights(features, train.distinct, l1, sd, threads=1, solver=solver, time_budget=limit)
+                    seconds = time.perf_counter() - began
+                    found.append(f"{seconds:.2f} ({fit.iterations:,})" if fit.converged else f"> {seconds:.0f} ({fit.iterations:,})")
+                print(f"| {name}, {kind} | {len(features):,} | {l1}, {sd:g} | {' | '.join(found)} |", flush=True)
+
+
 def count_equal(folder):
     """How many features could be merged, because they touch the same variables in the same rows with the same sign."""
     print("\n### Features that are equal on the table to an earlier one\n")
@@ -294,7 +313,7 @@ def memory():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, required=True, help="folder with fixtures/ and features/")
-    parser.add_argument("--only", default="nltcs,dna,plants,accidents,bnetflix,trees,regression,equal,units,gssl,memory")
+    parser.add_argument("--only", default="nltcs,dna,plants,accidents,bnetflix,trees,regression,solvers,equal,units,gssl,memory")
     parser.add_argument("--limit", type=float, default=1200, help="seconds after which a rival is given up")
     parser.add_argument("--solvers", default="quasi-newton,descent", help="of the part `units`; descent is always measured")
     args = parser.parse_args()
@@ -309,6 +328,8 @@ def main():
             trees(args.limit)
         if "regression" in only:
             regression(args.features)
+        if "solvers" in only:
+            compare_solvers()
         if "equal" in only:
             count_equal(args.features)
         if "units" in only:

@@ -144,7 +144,7 @@ void Descent::write(const Decision& decision, std::int32_t feature, const SweepR
 
 void Descent::sweep(const std::int32_t* order, std::int64_t n, const SweepPenalty& penalty, const SweepResult& result, bool refresh,
                     Least least, int n_threads) {
-    n_threads = std::min(n_threads, n_strips());
+    n_threads = std::min(available_threads(n_threads), n_strips());
     if (n_threads > 1)
         sweep_together(order, n, penalty, result, refresh, least, n_threads);
     else

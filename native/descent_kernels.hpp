@@ -35,7 +35,7 @@ struct Piece {
     bool minus;
 };
 
-// The rows' weights, and the one that most rows have.
+// The rows' weights, and the common one: the smallest, which most rows have where weights are counts.
 struct RowWeights {
     const float* of_row;
     float common;

@@ -74,6 +74,7 @@ void Descent::order_rows(const PseudoLikelihoodTables& tables) {
         const std::int64_t at = is_common_[r / WORD_ROWS] >> (r % WORD_ROWS) & 1 ? common++ : other++;
         row_weight_[word_place_[at / WORD_ROWS] * WORD_ROWS + at % WORD_ROWS] = float(tables.row_weight(r));
     }
+    columns_.reserve(tables.n_literals() * n_words);
     for (std::int64_t k = 0; k < std::int64_t(tables.literal_columns().size()); k += tables.n_words()) {
         const std::vector<std::uint64_t> column = reorder(tables.literal_columns().data() + k);
         columns_.insert(columns_.end(), column.begin(), column.end());

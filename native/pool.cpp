@@ -19,14 +19,30 @@ namespace {
 constexpr auto BETWEEN_QUESTIONS = std::chrono::milliseconds(100);
 thread_local const std::function<void()>* watching = nullptr;
 thread_local std::chrono::steady_clock::time_point last_asked;
+thread_local bool within_job = false;
 
-// Asks whether the work of this thread should go on, unless that was asked just now.
+// Holds a value while this lives.
+template <class T>
+class Hold {
+public:
+    Hold(T& variable, T value) : variable_(variable), before_(variable) { variable = value; }
+    ~Hold() { variable_ = before_; }
+
+private:
+    T& variable_;
+    T before_;
+};
+
+// Asks whether the work of this thread should go on, unless that was asked just now. Whoever answers may come back to this thread with
+// work of another kind, which is then not asked about.
 void ask_now_and_then() {
     if (watching == nullptr) return;
     const auto now = std::chrono::steady_clock::now();
     if (now - last_asked < BETWEEN_QUESTIONS) return;
-    last_asked = now;
-    (*watching)();
+    const auto* ask = watching;
+    const Hold<const std::function<void()>*> quiet(watching, nullptr);
+    (*ask)();
+    last_asked = std::chrono::steady_clock::now();
 }
 
 struct Job {
@@ -39,6 +55,7 @@ struct Job {
     std::exception_ptr error;
 
     void work() {
+        const Hold<bool> inside(within_job, true);
         for (std::int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n_tasks;) {
             try {
                 ask_now_and_then();
@@ -121,7 +138,10 @@ Watch::Watch(std::function<void()> ask) : ask_(std::move(ask)), outer_(watching)
 
 Watch::~Watch() { watching = outer_; }
 
+int available_threads(int n_threads) { return within_job ? 1 : n_threads; }
+
 void parallel_for(std::int64_t n_tasks, int n_threads, const std::function<void(std::int64_t)>& body) {
+    n_threads = available_threads(n_threads);
     if (n_threads > n_tasks) n_threads = static_cast<int>(n_tasks);
     if (n_threads <= 1) {
         for (std::int64_t task = 0; task < n_tasks; ++task) {

@@ -6,7 +6,10 @@
 
 namespace undirected {
 
-// Runs body(task) for every task in [0, n_tasks), on at most n_threads threads (the caller's among them).
+// How many threads work that is begun here may take: one, if it is begun within a task.
+int available_threads(int n_threads);
+
+// Runs body(task) for every task in [0, n_tasks), on at most n_threads threads (the caller's among them), within a task on that thread.
 // An exception thrown by a task is rethrown here once all tasks have ended.
 void parallel_for(std::int64_t n_tasks, int n_threads, const std::function<void(std::int64_t)>& body);
 

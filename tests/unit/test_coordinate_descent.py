@@ -354,6 +354,19 @@ def test_where_single_precision_ends_the_other_solver_goes_on(case):
     assert seen[sweeps].violation > 1e-10
 
 
+def test_an_objective_that_only_seems_to_fall_ends_the_sweeps(case, monkeypatch):
+    features, data = case
+    honest = coordinate_descent._Run.accelerate  # values are right for as long as the state is
+    monkeypatch.setattr(coordinate_descent._Run, "accelerate", lambda run: honest(run) - run.sweeps)  # lower and lower, as drift makes it
+    seen = []
+    out = solve(features, data, Penalty(0.0, 1.0), 1e-10, work=Work.start(progress=seen.append))
+    sweeps = next(k for k, (a, b) in enumerate(zip(seen, seen[1:], strict=False)) if b.iteration < a.iteration)
+    last = seen[sweeps].iteration
+    assert 1 < last < 1000
+    assert last % coordinate_descent.REBUILD_EVERY == 1  # the value of a state that was just computed anew tells
+    assert out.violation <= 1e-10
+
+
 # -- the choice
 def test_it_is_chosen_for_many_long_features_where_there_is_room(case, monkeypatch):
     features, data = case

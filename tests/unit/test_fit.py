@@ -117,8 +117,11 @@ def test_without_time_to_prepare_features_variables_are_independent(case, monkey
         np.testing.assert_array_equal(fit.weights, objective.independent_start)
         value = objective.evaluate(fit.weights)[0] + l1 * np.abs(fit.weights).sum() + (fit.weights**2).sum() / (2 * sd**2)
         assert fit.objective == pytest.approx(value, rel=1e-9)
-    with pytest.raises(error):  # whoever has weights already keeps these
-        fit_weights(features, data, start=fits[0].weights)
+    start = np.arange(len(features)) / 10.0
+    with pytest.warns(Unconverged, match=f"stopped by {reason}"):
+        fit = fit_weights(features, data, start=start)
+    np.testing.assert_array_equal(fit.weights, start)
+    assert (fit.objective, fit.violation) == (np.inf, np.inf)  # not known
 
 
 def test_progress_never_rises(case):

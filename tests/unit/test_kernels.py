@@ -362,6 +362,22 @@ def test_preparing_ends_where_the_watch_raises(very_many):
 
 
 @needs_native
+def test_a_watch_may_use_the_kernels_itself(very_many):
+    *table, _ = very_many
+    found = []
+
+    s = small(n_rows=50_000)
+
+    def watch():
+        tables = backend().module.PseudoLikelihoodTables(s.columns, s.n_states, s.row_weight, s.start, s.literals, 1 << 20, 2)
+        found.append(tables.evaluate(s.weights, True, False, False, 2)[0])
+
+    backend().module.PseudoLikelihoodTables(*table, 2, None, watch)
+    assert len(found) > 1
+    assert len(set(found)) == 1
+
+
+@needs_native
 def test_signals_are_heeded_while_very_many_features_are_prepared(very_many):
     """A Python handler runs only when the kernels ask for it, or once after they have returned."""
     seen = []

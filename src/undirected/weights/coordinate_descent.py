@@ -28,6 +28,7 @@ LONG_SHARE = 0.05  # with fewer features of three literals or more, unless that 
 LEAST_TO_TAKE_OVER, PATIENCE_WITH_STEPS = 1_000, 300  # features from which on sweeps take over after so many quasi-Newton steps
 DIRECTIONS = 4  # along which the weights move after a sweep
 NEWTON_STEPS, HALVINGS = 2, 3  # in those dimensions
+LEAST_EXPECTED = 2e-10  # part of the objective that a step along them must promise: less is rounding
 STREAMS = 32  # parts of the order that are visited side by side
 SLICE = 40_000_000  # groups of rows that are visited between questions whether the time is over
 ALL_EVERY, ALL_FIRST = 8, 3  # all features are visited in every eighth sweep, and in the first three
@@ -148,6 +149,7 @@ class _Run:
         n = len(weights)
         self.weights = weights
         self.best, self.best_value, self.best_sweep = weights.copy(), np.inf, 0
+        self.sure, self.sure_value, self.has_drifted = self.best, np.inf, False  # where the state was last computed anew
         self.least_violation = np.inf
         self.values: list[float] = []  # of the objective, after the last sweeps
         self.has_l1 = penalty.has_l1
@@ -193,6 +195,7 @@ class _Run:
                     stopped_by = StoppedBy.CLOSE
                     break
                 if self.has_drowned(value, violation):
+                    self.choose_best()
                     return None
                 self.rebuild_state()
         except Stopped as stop:
@@ -238,14 +241,30 @@ class _Run:
         return judge.is_hopeless(self.weights, near)
 
     def has_drowned(self, value: float, violation: float) -> bool:
-        """Whether single precision leads no further: objective and slopes have stopped falling."""
+        """Whether single precision leads no further: objective and slopes have stopped falling, or only seemed to fall."""
         if value < self.best_value - DROWNED * abs(value):
             self.best_value, self.best_sweep = value, self.sweeps
             self.best = self.weights.copy()
         elif violation < FLATTER * self.least_violation and value < self.best_value + DROWNED * abs(value):
             self.least_violation, self.best_sweep = violation, self.sweeps
             self.best = self.weights.copy()
-        return self.sweeps - self.best_sweep >= PATIENCE
+        return self.has_drifted or self.sweeps - self.best_sweep >= PATIENCE
+
+    def check_drift(self) -> None:
+        """Compare the value of a state that was just computed anew with the last such value.
+
+        Rounding adds up, and steps along directions that are hardly more than rounding can make the objective seem to fall while it rises.
+        """
+        value = self.penalty.add_value(self.state.measure(np.zeros(0), self.objective.threads)[0], self.weights)
+        self.has_drifted = value > self.sure_value - DROWNED * abs(value)
+        if not self.has_drifted:
+            self.sure, self.sure_value = self.weights.copy(), value
+        self.best, self.best_value = self.sure, self.sure_value
+
+    def choose_best(self) -> None:
+        """Keep the best of the weights at hand, in double precision."""
+        candidates = (self.weights, self.best, self.sure)
+        self.best = min(candidates, key=lambda w: self.penalty.add_value(self.objective.evaluate(w)[0], w))
 
     def estimate_gap(self) -> float:
         """The part of the objective that is still to gain if gains go on falling as in the last sweeps: an estimate, not a bound."""
@@ -287,7 +306,7 @@ class _Run:
             )  # fmt: skip
 
     def revisit(self, features: Array, times: int, threads: int) -> None:
-        """Visit those with the largest slopes again and again.
+        """Visit those with the largest slopes again and again, one feature at least.
 
         Slopes of features that hold in many rows are changed by every step of the features beside them: a few visits more keep these few
         features from lagging behind the many.
@@ -297,7 +316,7 @@ class _Run:
             slopes = np.abs(self.slope[features])
             steep = features[slopes > AGAIN_SLOPE * slopes.max(initial=0.0)]
             steep = steep[np.argsort(-np.abs(self.slope[steep]), kind="stable")]
-            steep = steep[np.cumsum(self.owner.costs[steep]) <= most]
+            steep = steep[: max(1, int(np.searchsorted(np.cumsum(self.owner.costs[steep]), most, side="right")))]
             if not len(steep):
                 return
             self.visit(self.order_features(steep.astype(np.int32)), False, 0.0, 0.0, threads)
@@ -382,7 +401,7 @@ class _Run:
             scaled = hessian / scale / scale[:, None] + 1e-7 * np.eye(len(scale))
             step = -np.linalg.solve(scaled, slope / scale) / scale
             expected = -0.5 * float(slope @ step)
-            if not np.isfinite(step).all() or expected <= 1e-9 * abs(value) * DROWNED:
+            if not np.isfinite(step).all() or expected <= abs(value) * LEAST_EXPECTED:
                 break
             for halving in range(HALVINGS):
                 found = self.measure(amounts + step / 2**halving)
@@ -410,6 +429,7 @@ class _Run:
         if self.sweeps not in REBUILD_FIRST and not late:
             return
         self.state.set_weights(self.weights, self.objective.threads)
+        self.check_drift()
         if not late:
             return
         for k, step in enumerate(self.steps):

@@ -122,7 +122,8 @@ def fit_weights(
         Cores to use (all), and bytes that row lists may take. The result is the same to the bit for any number of threads.
     time_budget, max_iterations
         Seconds and steps after which the best weights so far are returned, with a warning. Ctrl-C does the same. Where either comes
-        before the features are prepared, these are the weights of independent variables, and ``violation`` is infinite: unknown.
+        before the features are prepared, these are ``start`` or the weights of independent variables, and ``violation`` (of a start
+        ``objective``, too) is infinite: unknown.
     progress
         Called with an `Event` after every step: a ``SolverStep`` with iteration, objective and violation. Where preparing the features
         takes more than a second, called with ``Ongoing`` meanwhile.
@@ -207,10 +208,8 @@ class WeightPath:
             try:
                 objective = self._prepare()
             except (Stopped, KeyboardInterrupt) as stop:
-                if start is not None:
-                    raise
                 why = stop.why if isinstance(stop, Stopped) else StoppedBy.INTERRUPT
-                return [self._fall_back(l1, sd, why) for l1, sd in settings]
+                return [self._fall_back(l1, sd, start, why) for l1, sd in settings]
             first = objective.independent_start if start is None else _check_start(start, len(self.features))
             solve = _choose_solver(objective, solver, judge)
             fits: dict[int, WeightFit] = {}
@@ -232,8 +231,11 @@ class WeightPath:
             self.objective = PseudoLikelihood(self.features, self.data, self.work.threads, self.work.memory, watch=watch)
         return self.objective
 
-    def _fall_back(self, l1: float, sd: float, why: StoppedBy) -> WeightFit:
-        """The model of independent variables, where there was no time to prepare the features; how far it is from the best is not known."""
+    def _fall_back(self, l1: float, sd: float, start: Array | None, why: StoppedBy) -> WeightFit:
+        """Where there was no time to prepare the features: the start, of which nothing is known, or the model of independent variables, of
+        which the objective is."""
+        if start is not None:
+            return self._make_fit(Outcome(_check_start(start, len(self.features)), np.inf, np.inf, why, 0), l1, sd)
         table = self.data.distinct
         weights = find_independent_start(self.features, table.literal_counts())
         atomic = self.features.lengths == 1

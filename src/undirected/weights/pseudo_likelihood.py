@@ -22,6 +22,9 @@ from undirected.work import MEMORY, Work, count_cores
 ALWAYS_PREPARED = 5000  # features that are prepared whatever the time budget
 TIMED_FEATURES = 1000  # features whose preparing is timed
 STATE_BYTES = 24  # for each logit and row: odds, the logit and four images of directions
+PIECE_BYTES = (
+    96  # for each literal of a feature and strip of rows: where its rows are listed, and how far the list may have to be filled up
+)
 PREPARING_SHARE = 0.4  # of the time that is left may go into preparing features
 
 
@@ -168,7 +171,9 @@ class PseudoLikelihood:
     @property
     def state_bytes(self) -> int:
         columns = int(np.where(self.features.domain.n_states == 2, 1, self.features.domain.n_states).sum())
-        return int(4 * self._sizes["groups"] + STATE_BYTES * columns * (self.n_rows + 8))
+        strips = min(16, 1 + self.n_rows // 4096)  # of rows
+        pieces = PIECE_BYTES * strips * (len(self.features.literals) + self._sizes["contexts"])
+        return int(4 * self._sizes["groups"] + STATE_BYTES * columns * (self.n_rows + 128) + pieces)
 
     def start_descent(self, watch: Callable[[], None] | None = None) -> CoordinateState:
         descent: CoordinateState = backend().module.Descent(self._tables, self.threads, watch)
