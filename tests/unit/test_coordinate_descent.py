@@ -13,10 +13,11 @@ from strategies import problems
 from undirected import Dataset, Domain, FeatureSet, ParameterError, PseudoLikelihood, Unconverged, datasets, fit_path, fit_weights
 from undirected.kernels import backend, reference
 from undirected.weights import coordinate_descent
-from undirected.weights.coordinate_descent import CoordinateDescent, ThreadChoice, suits_descent
+from undirected.weights.coordinate_descent import CoordinateDescent, suits_descent
 from undirected.weights.fit import minimise
 from undirected.weights.penalty import Penalty
 from undirected.weights.sum_objective import SumObjective
+from undirected.weights.thread_choice import ThreadChoice
 from undirected.work import StoppedBy, Work
 
 

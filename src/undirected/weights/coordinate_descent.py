@@ -19,6 +19,7 @@ from undirected.weights.objective import CoordinateObjective, CoordinateState, c
 from undirected.weights.outcome import Judge, Outcome, SolverStep
 from undirected.weights.penalty import Penalty
 from undirected.weights.quasi_newton import QuasiNewton
+from undirected.weights.thread_choice import ThreadChoice
 from undirected.work import Stopped, StoppedBy, Work
 
 # Where the quasi-Newton solver and its matrices come first:
@@ -39,8 +40,6 @@ VISITS_AGAIN, AGAIN_SLOPE, AGAIN_COST = 4, 0.2, 0.1  # further visits after a sw
 LONGEST_REST = 4  # sweeps that a feature which has hardly anything to gain is left out
 SMALL_GAIN, SMALL_SLOPE = 0.1, 0.1  # of the mean gain, and of the largest slope
 ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may rest, too
-TRY_THREADS_EVERY, TRY_THREADS_FIRST = 24, 5  # sweeps after which the slower number of threads is tried again, and the first such sweep
-CLEARLY_FASTER = 0.8  # of the time of all threads that one thread takes
 GAIN_SPAN = 4  # sweeps whose gain is compared with that of as many before
 JUDGE_EVERY = 4  # sweeps between questions whether to give up
 CERTIFICATES, FAR, VISITS_TO_FAILED = 3, 3.0, 3  # tries of a certificate in a row, unless it fails by this factor, and visits between them
@@ -113,32 +112,6 @@ class CoordinateDescent:
         rest = self.solve(penalty, out.weights, tol, work, max_iterations - most, judge)
         rest.iterations += most
         return rest
-
-
-class ThreadChoice:
-    """Whether sweeps run on one thread or on all. They wait for each other, so that beside other work one may be faster."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._paces: dict[int, float] = {}  # seconds a group of rows, by the number of threads
-        self._sweeps = 0
-
-    def choose(self) -> int:
-        """The number of threads of the next sweep: all, unless one is clearly faster; from time to time the other, to learn what it takes.
-
-        Sweeps differ in what they do, the first ones most, so that small differences tell nothing.
-        """
-        if self.most == 1:
-            return 1
-        alone = self._paces.get(1, np.inf) < CLEARLY_FASTER * self._paces.get(self.most, np.inf)
-        self._sweeps += 1
-        if self._sweeps % TRY_THREADS_EVERY == TRY_THREADS_FIRST:
-            alone = not alone
-        return 1 if alone else self.most
-
-    def learn(self, threads: int, seconds: float, cost: float) -> None:
-        """Note how long a sweep took."""
-        self._paces[threads] = seconds / max(1.0, cost)
 
 
 class _Run:
