@@ -143,7 +143,7 @@ class PseudoLikelihoodTables:
         return out
 
     def sizes(self) -> dict[str, int]:
-        return {"entries": int(self.matrix.nnz), "held": int(self.matrix.nnz), "work": int(self.matrix.nnz), "groups": int(self.matrix.nnz)}
+        return {**dict.fromkeys(("entries", "held", "work", "groups"), int(self.matrix.nnz)), "contexts": 0}  # it knows no contexts
 
 
 def _design(truth: Array, base: Array, start: Array, literals: Array, targets: Array, variance: bool = False) -> sp.csr_matrix:
