@@ -256,7 +256,8 @@ def _describe_learned(learner: Any, lines: list[str]) -> dict[str, Any]:
     type=click.Choice(["auto", "descent", "quasi-newton", "plain"]),
     default="auto",
     show_default=True,
-    help="descent: coordinate descent, for very many features. quasi-newton: for fewer. plain: L-BFGS or OWL-QN as in the papers.",
+    help="descent: coordinate descent, for very many features, or L1 with a wide prior. quasi-newton: for others. "
+    "plain: L-BFGS or OWL-QN as in the papers.",
 )
 @common.read_options
 @common.domain_options

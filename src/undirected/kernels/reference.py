@@ -28,8 +28,7 @@ class PseudoLikelihoodTables:
     Row ``(literal, r)`` of the matrix holds a one for every feature that would be true in table row ``r`` if the
     literal's variable were in the literal's state, and that mentions the variable: a state's score is a row times the
     weights, and a variable's conditional distribution the softmax over its states. A feature with a target (not -1) enters
-    that variable's scores alone. ``watch`` is for kernels that
-    can stop half-way, and is never called here.
+    that variable's scores alone. ``watch`` is for kernels that can stop half-way, and is never called here.
     """
 
     def __init__(

@@ -22,9 +22,7 @@ from undirected.work import MEMORY, Work, count_cores
 ALWAYS_PREPARED = 5000  # features that are prepared whatever the time budget
 TIMED_FEATURES = 1000  # features whose preparing is timed
 STATE_BYTES = 24  # for each logit and row: odds, the logit and four images of directions
-PIECE_BYTES = (
-    96  # for each literal of a feature and strip of rows: where its rows are listed, and how far the list may have to be filled up
-)
+PIECE_BYTES = 48  # for each literal of a feature and strip of rows, and for each context, whose list may have to be filled up there
 PREPARING_SHARE = 0.4  # of the time that is left may go into preparing features
 
 
