@@ -13,7 +13,7 @@ from strategies import problems
 from undirected import Dataset, Domain, FeatureSet, ParameterError, PseudoLikelihood, Unconverged, datasets, fit_path, fit_weights
 from undirected.kernels import backend, reference
 from undirected.weights import coordinate_descent
-from undirected.weights.coordinate_descent import CoordinateDescent, suits_descent
+from undirected.weights.coordinate_descent import CoordinateDescent, _Run, find_newton_step, suits_descent
 from undirected.weights.fit import minimise
 from undirected.weights.penalty import Penalty
 from undirected.weights.sum_objective import SumObjective
@@ -462,3 +462,39 @@ def test_a_judge_ends_the_work_near_the_end_as_far_as_the_last_sweeps_tell(case)
         found = (out.objective - end.objective) / end.objective
         assert gap / 10 < found < 5 * gap  # an estimate may be off
     assert CoordinateDescent(objective).solve(penalty, start, 1e-8, Work.start(), judge=Patient(0.0)).stopped_by == "tolerance"
+
+
+def test_directions_without_the_weights_that_cross_zero_keep_their_images(case, monkeypatch):
+    """What the state says of a point along the directions is the loss there, computed from the weights alone."""
+    features, data = case
+    objective = PseudoLikelihood(features, data, threads=1)
+    left_out, find_amounts, leave_out = [], _Run.find_amounts, _Run.leave_out
+
+    def note(run, marked):
+        left_out.append(int((marked & (run.weights != 0)).sum()))
+        leave_out(run, marked)
+
+    def compare(run):
+        amounts, value = find_amounts(run)
+        along = np.linspace(0.3, -0.2, len(run.steps))
+        expected = objective.evaluate(run.weights + along @ run.steps)[0]
+        assert run.state.measure(along, 1)[0] == pytest.approx(expected, rel=1e-5)
+        assert not ((run.weights == 0) & (run.steps != 0)).any()
+        return amounts, value
+
+    monkeypatch.setattr(_Run, "leave_out", note)
+    monkeypatch.setattr(_Run, "find_amounts", compare)
+    fit_weights(features, data, l1=3, sd=2, solver="descent", threads=1)
+    assert max(left_out) > 0  # weights that are not zero, but would have crossed it
+
+
+def test_a_newton_step_minimises_its_model_or_is_none():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(4, 4))
+    hessian, slope = root @ root.T + np.eye(4), rng.normal(size=4)
+    step, expected = find_newton_step(slope, hessian)
+    assert np.allclose(hessian @ step, -slope, rtol=1e-4)
+    assert expected == pytest.approx(-(slope @ step + 0.5 * step @ hessian @ step), rel=1e-4)
+    step, expected = find_newton_step(np.full(4, np.nan), hessian)
+    assert not step.any()
+    assert expected == 0

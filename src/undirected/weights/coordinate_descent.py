@@ -34,7 +34,7 @@ STREAMS = 32  # parts of the order that are visited side by side
 SLICE = 40_000_000  # groups of rows that are visited between questions whether the time is over
 ALL_EVERY, ALL_FIRST = 8, 3  # all features are visited in every eighth sweep, and in the first three
 CURVATURE_EVERY, CURVATURE_FIRST = 4, 8  # curvatures are computed anew in every fourth sweep, and in the first eight
-REBUILD_EVERY, REBUILD_FIRST = 32, (2, 3, 5, 9)  # the state is computed anew from the weights after these sweeps
+REBUILD_EVERY, REBUILD_FIRST = 32, 3  # the state is computed anew from the weights after so many sweeps, and after this one
 VISITS_AGAIN, AGAIN_SLOPE, AGAIN_COST = 4, 0.2, 0.1  # further visits after a sweep to features with more than this part of the largest
 # slope, at most as many as cost this part of the sweep
 LONGEST_REST = 4  # sweeps that a feature which has hardly anything to gain is left out
@@ -302,10 +302,11 @@ class _Run:
         """
         terms, start = self.objective.feature_terms
         rank = self.random.permutation(int(terms.max(initial=0)) + 1)
+        rank = rank.astype(np.uint16) if len(rank) <= 1 << 16 else rank  # small numbers are sorted by their digits, which is faster
         lengths = start[features + 1] - start[features]
         ends = np.cumsum(lengths)
         own = rank[terms[np.arange(int(lengths.sum())) + np.repeat(start[features] - (ends - lengths), lengths)]]
-        lowest, filled = np.zeros(len(features), dtype=np.int64), lengths > 0
+        lowest, filled = np.zeros(len(features), dtype=rank.dtype), lengths > 0
         lowest[filled] = np.minimum.reduceat(own, (ends - lengths)[filled]) if filled.any() else 0
         shuffled = self.random.permutation(len(features))
         features = features[shuffled[np.argsort(lowest[shuffled], kind="stable")]]
@@ -349,11 +350,7 @@ class _Run:
         else:
             self.steps[slot] = step
         if self.has_l1:  # weights that have come to zero stay there
-            for k, step in enumerate(self.steps):
-                gone = np.where((self.weights == 0) & (self.l1 > 0), step, 0.0)
-                if gone.any():
-                    self.state.correct_image(k, gone, threads)
-                    self.steps[k] = step - gone
+            self.leave_out((self.weights == 0) & (self.l1 > 0))
         amounts, value = self.find_amounts()
         if not amounts.any():
             return value
@@ -365,16 +362,31 @@ class _Run:
         self.weights[clipped != 0] = 0.0
         return value
 
+    def leave_out(self, features: Array) -> None:
+        """Take the features marked out of all directions."""
+        for k, step in enumerate(self.steps):
+            gone = np.where(features, step, 0.0)
+            if gone.any():
+                self.state.correct_image(k, gone, self.objective.threads)
+                self.steps[k] = step - gone
+
     def find_amounts(self) -> tuple[Array, float]:
-        """The amounts of the directions that minimise the objective, by Newton steps that are halved until they lower it."""
+        """The amounts of the directions that minimise the objective, by Newton steps that are halved until they lower it.
+
+        A step that is good for nearly all weights may carry a few across zero, where L1 turns around, which would spoil it: these few are
+        left out of the directions first.
+        """
         amounts = np.zeros(len(self.steps))
         value, slope, hessian = self.measure(amounts)
+        step, expected = find_newton_step(slope, hessian)
+        if self.has_l1 and expected > abs(value) * LEAST_EXPECTED:
+            crossing = ((self.weights + step @ self.steps) * self.weights < 0) & (self.l1 > 0)
+            if crossing.any():
+                self.leave_out(crossing)
+                value, slope, hessian = self.measure(amounts)
         for _ in range(NEWTON_STEPS):
-            scale = np.sqrt(np.maximum(hessian.diagonal(), 1e-30))
-            scaled = hessian / scale / scale[:, None] + 1e-7 * np.eye(len(scale))
-            step = -np.linalg.solve(scaled, slope / scale) / scale
-            expected = -0.5 * float(slope @ step)
-            if not np.isfinite(step).all() or expected <= abs(value) * LEAST_EXPECTED:
+            step, expected = find_newton_step(slope, hessian)
+            if expected <= abs(value) * LEAST_EXPECTED:
                 break
             for halving in range(HALVINGS):
                 found = self.measure(amounts + step / 2**halving)
@@ -399,7 +411,7 @@ class _Run:
     def rebuild_state(self) -> None:
         """From time to time, compute the state and the images anew: every multiplication has rounded them."""
         late = self.sweeps % REBUILD_EVERY == 0
-        if self.sweeps not in REBUILD_FIRST and not late:
+        if self.sweeps != REBUILD_FIRST and not late:
             return
         self.state.set_weights(self.weights, self.objective.threads)
         self.check_drift()
@@ -407,3 +419,11 @@ class _Run:
             return
         for k, step in enumerate(self.steps):
             self.state.set_image(k, step, self.objective.threads)
+
+
+def find_newton_step(slope: Array, hessian: Array) -> tuple[Array, float]:
+    """The step to the minimum of a quadratic model, and how much it should gain there; nothing, where no step can be found."""
+    scale = np.sqrt(np.maximum(hessian.diagonal(), 1e-30))
+    scaled = hessian / scale / scale[:, None] + 1e-7 * np.eye(len(scale))
+    step = -np.linalg.solve(scaled, slope / scale) / scale
+    return (step, -0.5 * float(slope @ step)) if np.isfinite(step).all() else (np.zeros(len(slope)), 0.0)

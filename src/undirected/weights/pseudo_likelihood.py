@@ -162,7 +162,7 @@ class PseudoLikelihood:
         return KernelInverse(start, members, self._tables.factors(variables, start, members, diagonal, ridge, self.threads), self.threads)
 
     # -- single weights
-    @property
+    @functools.cached_property
     def feature_terms(self) -> tuple[Array, Array]:
         return self.features.variables, self.features.start
 
