@@ -418,21 +418,22 @@ def test_it_takes_over_where_the_other_solver_takes_many_steps(case, monkeypatch
 
 
 def test_sweeps_run_on_as_many_threads_as_are_fastest():
-    choice = ThreadChoice(4)
+    choice, order = ThreadChoice(4), np.arange(80)
     seconds = {4: 2.0, 1: 1.0}
     used = []
     for k in range(90):
-        threads = choice.choose()
-        used.append(threads)
         if k == 30:
             seconds = {4: 0.3, 1: 1.0}  # the other work has ended
-        choice.learn(threads, seconds[threads], 10)
-    assert used[:7] == [4, 4, 4, 4, 1, 1, 1]
-    assert set(used[4:28]) == {1}
-    assert used[28:30] == [4, 1]  # tried again, too early
-    assert set(used[52:76]) == {4}
-    assert used[76:78] == [1, 4]
-    assert ThreadChoice(1).choose() == 1
+        parts = choice.share_out(order)
+        assert np.array_equal(np.concatenate([part for part, _ in parts]), order)
+        used.append([(len(part), threads) for part, threads in parts])
+        for part, threads in parts:
+            choice.learn(threads, seconds[threads] * len(part), len(part))
+    assert used[:7] == [[(80, 4)]] * 4 + [[(10, 1), (70, 4)]] + [[(80, 1)]] * 2
+    assert used[27:30] == [[(80, 1)], [(10, 4), (70, 1)], [(80, 1)]]  # tried again, too early
+    assert used[51:54] == [[(80, 1)], [(10, 4), (70, 1)], [(80, 4)]]
+    assert used[75:78] == [[(80, 4)], [(10, 1), (70, 4)], [(80, 4)]]
+    assert [threads for _, threads in ThreadChoice(1).share_out(order)] == [1]
 
 
 def test_a_judge_ends_the_work_near_the_end_as_far_as_the_last_sweeps_tell(case):

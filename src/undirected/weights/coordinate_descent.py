@@ -257,9 +257,10 @@ class _Run:
         refresh = number < CURVATURE_FIRST or number % CURVATURE_EVERY == 0
         self.before = self.weights.copy()
         order = self.order_features(awake.astype(np.int32))
-        threads, began = self.owner.threads.choose(), self.work.now()
-        self.visit(order, refresh, self.least_gain, self.least_slope, threads)
-        self.owner.threads.learn(threads, self.work.now() - began, float(self.owner.costs[order].sum()))
+        for part, threads in self.owner.threads.share_out(order):
+            began = self.work.now()
+            self.visit(part, refresh, self.least_gain, self.least_slope, threads)
+            self.owner.threads.learn(threads, self.work.now() - began, float(self.owner.costs[part].sum()))
         self.sweeps += 1
         gain = self.gain.copy()  # of the first visits, which decide on rest
         self.revisit(awake, VISITS_AGAIN, threads)
