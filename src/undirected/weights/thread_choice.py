@@ -7,7 +7,7 @@ import math
 from undirected.kernels.types import Array
 
 TRY_THREADS_EVERY, TRY_THREADS_FIRST = 24, 5  # sweeps after which the slower number of threads is tried again, and the first such sweep
-TRIED_PART = 8  # that is tried on an eighth of the sweep
+TRIED_PART = 8  # the slower number is tried on one part in so many of the sweep's visits
 CLEARLY_FASTER = 0.8  # of the time of all threads that one thread takes
 
 
