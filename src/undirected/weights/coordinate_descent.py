@@ -18,6 +18,7 @@ from undirected.kernels.types import Array
 from undirected.weights.objective import CoordinateObjective, CoordinateState, check_needs
 from undirected.weights.outcome import Judge, Outcome, SolverStep
 from undirected.weights.penalty import Penalty
+from undirected.weights.preconditioner import suits_main_matrix
 from undirected.weights.quasi_newton import QuasiNewton
 from undirected.weights.thread_choice import ThreadChoice
 from undirected.work import Stopped, StoppedBy, Work
@@ -42,6 +43,7 @@ SMALL_GAIN, SMALL_SLOPE = 0.1, 0.1  # of the mean gain, and of the largest slope
 ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may rest, too
 GAIN_SPAN = 4  # sweeps whose gain is compared with that of as many before
 JUDGE_EVERY = 4  # sweeps between questions whether to give up
+NEAR = 2.0  # times the tolerance, up to which the violation of a start is found in double precision
 CERTIFICATES, FAR, VISITS_TO_FAILED = 3, 3.0, 3  # tries of a certificate in a row, unless it fails by this factor, and visits between them
 CERTIFY_EVERY, MOST_MISSES = 3, 4  # sweeps to the next such tries for each that failed, and the most that count
 PATIENCE, DROWNED, FLATTER = 12, 2e-8, 0.8  # sweeps that gain less than this part of the objective in all, and do not lower the slopes to
@@ -52,8 +54,11 @@ def suits_descent(objective: CoordinateObjective, penalty: Penalty) -> bool:
     """Whether sweeps should be faster than quasi-Newton steps, and there is room for what they take."""
     if not has_room(objective):
         return False
-    if penalty.has_l1 and float(np.median(penalty.ridge)) < WEAK_RIDGE:
+    weak = float(np.median(penalty.ridge)) < WEAK_RIDGE
+    if penalty.has_l1 and weak:
         return len(objective) > LEAST_WITH_L1
+    if not penalty.has_l1 and not weak and suits_main_matrix(objective):
+        return False
     long = np.diff(objective.feature_terms[1]) > 2
     return len(objective) > LEAST_FEATURES and float(long.mean()) > LONG_SHARE
 
@@ -129,7 +134,7 @@ class _Run:
         self.l1 = np.broadcast_to(np.asarray(penalty.l1, dtype=float), n).copy()
         self.ridge = np.broadcast_to(np.asarray(penalty.ridge, dtype=float), n).copy()
         self.centre = np.zeros(n) if penalty.centre is None else np.asarray(penalty.centre, dtype=float)
-        self.slope, self.gain = np.zeros(n), np.zeros(n)
+        self.slope, self.gain, self.curvature = np.zeros(n), np.zeros(n), np.zeros(n)
         self.wakes = np.zeros(n, dtype=np.int64)  # the sweep from which on a feature is visited again
         self.rests = np.zeros(n, dtype=np.int64)  # how long its last rest was
         self.least_gain, self.least_slope = 0.0, 0.0
@@ -142,12 +147,11 @@ class _Run:
         """Sweep until something ends it; None where single precision ends before the tolerance is met."""
         stopped_by = StoppedBy.ITERATIONS
         try:
-            value, violation, gradient, curvature = self.certify()
+            value, violation, gradient = self.find_violation(NEAR if max_iterations > 0 else np.inf)
             self.best_value = value
             if violation <= self.tol or max_iterations == 0:
                 reached = violation <= self.tol
                 return Outcome(self.weights, value, violation, StoppedBy.TOLERANCE if reached else stopped_by, 0)
-            self.curvature = curvature
             self.wakes[(self.weights == 0) & (gradient == 0)] = 1  # no use in visiting these first
             self.work.check()
             self.state = self.owner.find_state(self.work)
@@ -175,24 +179,28 @@ class _Run:
             stopped_by = stop.why
         except KeyboardInterrupt:
             stopped_by = StoppedBy.INTERRUPT
-        value, violation, _, _ = self.certify()
+        value, violation, _ = self.certify()
         if violation <= self.tol and stopped_by is not StoppedBy.INTERRUPT:
             stopped_by = StoppedBy.TOLERANCE
         return Outcome(self.weights, value, violation, stopped_by, self.sweeps)
 
-    def certify(self) -> tuple[float, float, Array, Array]:
-        """Value, violation, smallest subgradient and curvature of the loss, in double precision over all features."""
+    def certify(self, single: bool = False) -> tuple[float, float, Array]:
+        """Value, violation and smallest subgradient over all features, in double precision unless a first look will do."""
         self.objective.restrict(None)
-        loss, gradient, curvature = self.objective.evaluate(self.weights, curvature=self.sweeps == 0)
+        loss, gradient, _ = self.objective.evaluate(self.weights, single)
         gradient = self.penalty.subgradient(self.weights, self.penalty.add_gradient(gradient, self.weights))
         violation = float(np.abs(gradient).max(initial=0.0)) / self.objective.total_weight
-        value = self.penalty.add_value(loss, self.weights)
-        return value, violation, gradient, np.zeros(0) if curvature is None else curvature
+        return self.penalty.add_value(loss, self.weights), violation, gradient
+
+    def find_violation(self, near: float) -> tuple[float, float, Array]:
+        """The same in single precision, which takes half the time, unless that is within this factor of the tolerance."""
+        found = self.certify(single=True)
+        return self.certify() if found[1] <= near * self.tol else found
 
     def try_certificate(self) -> Outcome | None:
         """The outcome, if the tolerance is met, perhaps after some more visits to the features that fail it."""
         for _ in range(CERTIFICATES):
-            value, violation, gradient, _ = self.certify()
+            value, violation, gradient = self.find_violation(1.0)
             if violation <= self.tol:
                 self.work.emit(SolverStep(self.sweeps, value, violation))
                 return Outcome(self.weights, value, violation, StoppedBy.TOLERANCE, self.sweeps)
@@ -200,7 +208,7 @@ class _Run:
             if violation > FAR * self.tol:
                 break
             self.slope = gradient
-            self.revisit(np.arange(len(self.weights)), VISITS_TO_FAILED, self.objective.threads)
+            self.revisit(np.arange(len(self.weights)), VISITS_TO_FAILED, self.objective.threads, refresh=True)
         self.misses += 1
         self.next_certificate = self.sweeps + CERTIFY_EVERY * min(self.misses, MOST_MISSES)
         return None
@@ -279,7 +287,7 @@ class _Run:
                 refresh, least_gain, least_slope, threads,
             )  # fmt: skip
 
-    def revisit(self, features: Array, times: int, threads: int) -> None:
+    def revisit(self, features: Array, times: int, threads: int, refresh: bool = False) -> None:
         """Visit those with the largest slopes again and again, one feature at least.
 
         Slopes of features that hold in many rows are changed by every step of the features beside them: a few visits more keep these few
@@ -293,7 +301,7 @@ class _Run:
             steep = steep[: max(1, int(np.searchsorted(np.cumsum(self.owner.costs[steep]), most, side="right")))]
             if not len(steep):
                 return
-            self.visit(self.order_features(steep.astype(np.int32)), False, 0.0, 0.0, threads)
+            self.visit(self.order_features(steep.astype(np.int32)), refresh, 0.0, 0.0, threads)
 
     def order_features(self, features: Array) -> Array:
         """A random order in which neighbours touch the same variables, cut into streams that run side by side.

@@ -128,8 +128,9 @@ def fit_weights(
         Called with an `Event` after every step: a ``SolverStep`` with iteration, objective and violation. Where preparing the features
         takes more than a second, called with ``Ongoing`` meanwhile.
     solver
-        ``auto`` takes ``descent`` (coordinate descent) for thousands of features with three literals or more and for hundreds of any
-        under L1 with a wide prior, ``quasi-newton`` for others, and ``descent`` where that takes many steps. ``plain``: L-BFGS or
+        ``auto`` takes ``descent`` (coordinate descent) for thousands of features with three literals or more, unless they hardly overlap
+        and have no L1, and for hundreds of any under L1 with a wide prior; ``quasi-newton`` for others, and ``descent`` where that takes
+        many steps. ``plain``: L-BFGS or
         OWL-QN without scaling, as in the papers.
     objective
         What an earlier fit has prepared, if its features and table are the same: preparing very many features takes long.

@@ -4,7 +4,8 @@ The Hessian of a pseudo-likelihood is a sum of one term per variable, and a vari
 mention it. So take for each variable the features that mention it, estimate their part of the Hessian from the variable's
 own term on a sample of rows, scaled to the full diagonal, invert that, and add the inverses up (an overlapping additive
 Schwarz preconditioner; docs/explanation/engine.md has the measurements). It turns several hundred quasi-Newton steps into a few dozen.
-Where there are few features, the terms are added up first and factorised as one matrix.
+Where there are few features, the terms are added up first and factorised as one matrix. So are the features of most curvature where
+features hardly overlap, as the leaves of trees: the others then matter little to each other.
 """
 
 from __future__ import annotations
@@ -12,32 +13,35 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from undirected.kernels import backend
 from undirected.kernels.types import Array
 from undirected.weights.objective import CurvedObjective
 
 SAMPLE_ROWS = 2048  # for blocks
-WHOLE_SAMPLE_ROWS = 4096  # for one whole matrix
+WHOLE_SAMPLE_ROWS, MAIN_SAMPLE_ROWS = 4096, 16384  # for one whole matrix, and for that of the features of most curvature
 MAX_BLOCK = 512  # features
 MAX_WHOLE, MAX_WHOLE_LATE = 3000, 4096  # features of a whole matrix: at once, and where blocks alone do not lead to the end
+MOST_OVERLAP, MAX_BESIDE_MAIN = 25, 20_000  # contexts of a variable that hold in a row, on average, and features in all, up to which a
+# matrix of the features of most curvature is better than blocks
 MAX_DESIGN, STRIP = 1 << 24, 512  # numbers in a block's design matrix, of so many rows at a time
 
 
 class WholeMatrix:
-    """The terms of all variables added up over the features marked ``free``, and factorised as one matrix."""
+    """The terms of all variables added up over the features ``marked``, and factorised as one matrix; other features are scaled by the
+    diagonal alone."""
 
-    def __init__(self, objective: CurvedObjective, weights: Array, diagonal: Array, ridge: float, free: Array) -> None:
-        place = np.cumsum(free) - 1
-        self._members = np.flatnonzero(free)
+    def __init__(self, objective: CurvedObjective, weights: Array, diagonal: Array, ridge: float, marked: Array, n_rows: int) -> None:
+        place = np.cumsum(marked) - 1
+        self._members = np.flatnonzero(marked)
         total = np.zeros((len(self._members), len(self._members)), dtype=np.float32)
-        objective.sample_curvature(weights, WHOLE_SAMPLE_ROWS)
-        blocks = objective.list_blocks(free, len(free))
+        objective.sample_curvature(weights, n_rows)
+        blocks = objective.list_blocks(marked, len(marked))
         with ThreadPoolExecutor(objective.threads) as pool:
             for block, gram in zip(blocks, pool.map(objective.block_curvature, blocks), strict=True):
                 backend().module.add_block(total, place[block.members], gram)
-        backend().module.fit_diagonal(total, diagonal[free], ridge)
+        backend().module.fit_diagonal(total, diagonal[marked], ridge)
         self._factor, failed = lapack.spotrf(total, lower=1, clean=0)
         self._rest = 1 / diagonal
         if failed:
@@ -47,8 +51,9 @@ class WholeMatrix:
         """Two vectors multiplied at the cost of one."""
         out = np.stack([self._rest * x, self._rest * y])
         if len(self._members):
-            inside = np.stack([x, y], axis=1)[self._members].astype(np.float32)
-            out[:, self._members] = lapack.spotrs(self._factor, inside, lower=1)[0].T
+            for row, vector in zip(out, (x, y), strict=True):  # one after the other, which is several times faster than spotrs with both
+                half = blas.strsv(self._factor, vector[self._members].astype(np.float32), lower=1)
+                row[self._members] = blas.strsv(self._factor, half, lower=1, trans=1)
         return out[0], out[1]
 
 
@@ -85,20 +90,48 @@ class Diagonal:
         return self._inverse * x, self._inverse * y
 
 
-def fits_whole(objective: CurvedObjective, free: Array, limit: int = MAX_WHOLE) -> bool:
-    """Whether one matrix for all free features is small enough, and its parts are."""
-    n = int(free.sum())
+def make_metric(
+    objective: CurvedObjective, weights: Array, diagonal: Array, ridge: float, free: Array, most: int, main: bool
+) -> WholeMatrix | VariableBlocks:
+    """One matrix of the features marked ``free``, if they are at most so many; otherwise of the ``main`` ones, or blocks of all."""
+    if fits_whole(objective, int(free.sum()), most):
+        return WholeMatrix(objective, weights, diagonal, ridge, free, WHOLE_SAMPLE_ROWS)
+    if main:
+        return WholeMatrix(objective, weights, diagonal, ridge, mark_main(free, diagonal), MAIN_SAMPLE_ROWS)
+    return VariableBlocks(objective, weights, diagonal, ridge, free)
+
+
+def fits_whole(objective: CurvedObjective, n: int, limit: int = MAX_WHOLE) -> bool:
+    """Whether one matrix for so many features is small enough, and its parts are."""
     return n <= limit and n * STRIP * objective.widest_design <= MAX_DESIGN
 
 
-def estimate_build_cost(objective: CurvedObjective) -> float:
+def suits_main_matrix(objective: CurvedObjective) -> bool:
+    """Whether the features are too many for one matrix, and overlap so little that one of those of most curvature is nearly as good.
+
+    That holds without L1 only: with it, which features matter changes from step to step.
+    """
+    overlap = objective.density * float(objective.term_sizes.mean())
+    return MAX_WHOLE < len(objective) <= MAX_BESIDE_MAIN and overlap <= MOST_OVERLAP and fits_whole(objective, MAX_WHOLE)
+
+
+def mark_main(free: Array, diagonal: Array) -> Array:
+    """The features of most curvature among those marked ``free``, as many as fit into one matrix."""
+    marked = np.zeros(len(free), dtype=bool)
+    places = np.flatnonzero(free)
+    marked[places[np.argsort(-diagonal[places], kind="stable")[:MAX_WHOLE]]] = True
+    return marked
+
+
+def estimate_build_cost(objective: CurvedObjective, main: bool = False) -> float:
     """Rough seconds of building the metric on one core, from sizes alone, so that decisions do not depend on the clock."""
     n = len(objective)
-    rows = min(objective.n_rows, WHOLE_SAMPLE_ROWS if n <= MAX_WHOLE else SAMPLE_ROWS)
-    by_term = objective.term_sizes.astype(float)
-    n_blocks = np.ones(len(by_term)) if n <= MAX_WHOLE else np.maximum(1, np.ceil(by_term / MAX_BLOCK))
+    whole = n <= MAX_WHOLE or main
+    rows = min(objective.n_rows, MAIN_SAMPLE_ROWS if main else WHOLE_SAMPLE_ROWS if whole else SAMPLE_ROWS)
+    by_term = objective.term_sizes * min(1.0, MAX_WHOLE / max(1, n)) if main else objective.term_sizes.astype(float)
+    n_blocks = np.ones(len(by_term)) if whole else np.maximum(1, np.ceil(by_term / MAX_BLOCK))
     sizes = np.repeat(by_term / n_blocks, n_blocks.astype(int))
-    inverses = float(n) ** 3 / 6 if n <= MAX_WHOLE else float((sizes**3).sum()) / 3
+    inverses = float(min(n, MAX_WHOLE)) ** 3 / 6 if whole else float((sizes**3).sum()) / 3
     # Gram matrices: as dense products, or by the contexts that hold in a row, whichever is less.
     share = objective.density
     pairs = float((sizes**2).sum()) * rows

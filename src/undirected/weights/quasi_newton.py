@@ -7,6 +7,8 @@ the number of threads but the place where a time budget ends the work.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import blas
 
@@ -21,7 +23,8 @@ from undirected.weights.preconditioner import (
     VariableBlocks,
     WholeMatrix,
     estimate_build_cost,
-    fits_whole,
+    make_metric,
+    suits_main_matrix,
 )
 from undirected.work import StoppedBy, Work
 
@@ -34,6 +37,14 @@ BUILDS_BEFORE_LATE_WHOLE = 4  # builds of blocks, after which a larger whole mat
 SINGLE_NOISE, DOUBLE_NOISE = 1e-8, 1e-14  # relative rounding of the objective
 
 
+class Waits(NamedTuple):
+    """Steps before a metric is built while the end is far, while it is near, and before it is built anew."""
+
+    first: int
+    late: int
+    again: int
+
+
 class QuasiNewton:
     """A solver for one objective and several penalties: what it learns about curvature carries over."""
 
@@ -41,14 +52,19 @@ class QuasiNewton:
         check_needs(objective, CurvedObjective, "the quasi-Newton solver")
         self.objective = objective
         self.metric: WholeMatrix | VariableBlocks | Diagonal | None = None
-        ratio = estimate_build_cost(objective) / objective.evaluation_cost
-        # One matrix for all features is worth building early; blocks once as much has been spent on steps without them, and
-        # much later where those steps are nearly there.
-        self.first_build = int(np.clip(ratio / 6 if len(objective) <= MAX_WHOLE else ratio, 4, 60))
-        self.late_build = 4 * int(np.clip(ratio, self.first_build, 100))
-        self.rebuild_after = int(np.clip(ratio, 12, 400))
         self.unbuilt = 0  # steps taken without, in all settings
         self.builds = 0
+
+    def choose_waits(self, main: bool) -> Waits:
+        """How long to wait for a metric that costs more than a few steps; ``main``: for a matrix of the main features."""
+        ratio = estimate_build_cost(self.objective, main) / self.objective.evaluation_cost
+        if main:  # says so much more than the diagonal that it is worth having before the end is near
+            first = int(np.clip(ratio / 2.5, 4, 60))
+            return Waits(first, first, 2 * int(np.clip(ratio, 12, 400)))
+        # One matrix for all features is worth building early; blocks once as much has been spent on steps without them, and
+        # much later where those steps are nearly there.
+        first = int(np.clip(ratio / 6 if len(self.objective) <= MAX_WHOLE else ratio, 4, 60))
+        return Waits(first, 4 * int(np.clip(ratio, first, 100)), int(np.clip(ratio, 12, 400)))
 
     def solve(
         self, penalty: Penalty, start: Array, tol: float, work: Work, max_iterations: int = 10_000, judge: Judge | None = None
@@ -70,7 +86,9 @@ class _Run:
         self.single = True
         self.steps: list[tuple[Array, Array, float]] = []  # step, change of gradient, their product
         self.since_build = 0
-        self.rebuild_after = owner.rebuild_after
+        self.main = not self.has_l1 and suits_main_matrix(owner.objective)
+        self.waits = owner.choose_waits(self.main)
+        self.rebuild_after = self.waits.again
         self.active: Array | None = None
         self.values: list[float] = []  # the objective, step by step, as far as the last five
         self.been_near = False
@@ -194,17 +212,16 @@ class _Run:
         if built:
             wait = self.since_build <= self.rebuild_after
         else:
-            wait = owner.unbuilt <= (owner.first_build if far else owner.late_build)
+            wait = owner.unbuilt <= (self.waits.first if far else self.waits.late)
         if wait:
             return
         _, _, diagonal = self.evaluate(w, curvature=True)
         assert diagonal is not None
         if built:  # the nearer the end, the less the curvature changes
-            self.rebuild_after = min(2 * self.rebuild_after, 4 * owner.rebuild_after)
+            self.rebuild_after = min(2 * self.rebuild_after, 4 * self.waits.again)
         free = (w != 0) | (slope != 0)
         limit = MAX_WHOLE if owner.builds < BUILDS_BEFORE_LATE_WHOLE else MAX_WHOLE_LATE  # where blocks do not do, one matrix is worth more
-        kind = WholeMatrix if fits_whole(self.objective, free, limit) else VariableBlocks
-        owner.metric = kind(self.objective, w, self.floor(diagonal), self.penalty.least_ridge, free)
+        owner.metric = make_metric(self.objective, w, self.floor(diagonal), self.penalty.least_ridge, free, limit, self.main)
         owner.builds += 1
         self.since_build = 0
 
