@@ -32,7 +32,9 @@ from undirected import (
     read_data,
     tune,
 )
+from undirected.errors import GenerationStopped
 from undirected.kernels import backend, reference
+from undirected.structure import dtsl
 from undirected.structure.dtsl import CONVERSIONS, KAPPAS, convert
 from undirected.structure.trees import Trees, grow_trees
 from undirected.work import Work
@@ -255,3 +257,44 @@ def test_pieces_of_work_make_the_same_trees(planted):
 def test_bad_values_in_a_grid_are_named(planted, grid):
     with pytest.raises(ParameterError, match=str(next(iter(grid.values()))[0])):
         tune(DTSL(), grid, planted)
+
+
+@given(st.data(), st.integers(1, 60))
+def test_splits_that_gain_least_leave_until_the_features_are_few_enough(draw, most):
+    table = draw.draw(tables(draw.draw(domains())))
+    whole = DTSL(kappa=1.0, min_rows=1, max_features=None, conversion="prune").propose(table, Work.start())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GenerationStopped)
+        few = DTSL(kappa=1.0, min_rows=1, max_features=most, conversion="prune").propose(table, Work.start())
+
+    def count_at_most(trees):
+        return int(table.domain.n_states[trees.targets][trees.tree].sum())
+
+    all_trees, trees, kappa = whole.learned["trees_"], few.learned["trees_"], few.learned["kappa_"]
+    roots = int(table.domain.n_states[trees.targets].sum())
+    assert count_at_most(trees) <= max(most, roots)
+    assert set(few.features) <= set(whole.features)
+    assert (kappa < 1.0) == (count_at_most(trees) < count_at_most(all_trees))
+    if kappa < 1.0:  # the next splits that were left out gain what was asked for, and would have been too many
+        assert count_at_most(all_trees.cut_at(-np.log(kappa) * (1 - 1e-9))) > most
+
+
+def test_rows_that_contexts_hold_in_decide_how_many_features_can_be_weighed(planted, monkeypatch):
+    whole = DTSL(kappa=1.0).propose(planted, Work.start()).learned["trees_"]
+    states = planted.domain.n_states[whole.targets][whole.tree]
+    shares = np.add.reduceat(whole.count, whole.count_start[:-1]) / planted.distinct.total_weight  # of the rows that come to each node
+    cost = float((states * (whole.depth + 1) * shares).sum()) * len(planted.distinct)
+    monkeypatch.setattr(dtsl, "MOST_CONTEXTS", cost * 1.001)
+    assert len(DTSL(kappa=1.0).propose(planted, Work.start()).learned["trees_"].test) == len(whole.test)
+    monkeypatch.setattr(dtsl, "MOST_CONTEXTS", cost / 2)
+    with pytest.warns(GenerationStopped, match=f"trees have {len(whole.test):,} nodes"):
+        half = DTSL(kappa=1.0).propose(planted, Work.start()).learned["trees_"]
+    assert 0.3 * len(whole.test) < len(half.test) < len(whole.test)
+
+
+def test_dtsl_says_when_splits_are_left_out(planted):
+    with pytest.warns(GenerationStopped, match="max_features sets the limit"):
+        learner = DTSL(kappa=1.0, max_features=40).fit(planted)
+    assert len(learner.network_.features) <= 40 + len(planted.domain)
+    with pytest.raises(ParameterError, match="max_features"):
+        DTSL(max_features=0).fit(planted)

@@ -12,8 +12,8 @@ from undirected.structure.names import find_learner_class
 
 # Options that belong to some learners only; without one the learner's own default counts.
 OWN = (
-    "n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "C", "consistency", "gamma", "alpha", "surcharge",
-    "search_sd", "distance", "start", "max_length", "test_level", "relearn_every", "checkpoint",
+    "n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "max_features", "C", "consistency", "gamma", "alpha",
+    "surcharge", "search_sd", "distance", "start", "max_length", "test_level", "relearn_every", "checkpoint",
 )  # fmt: skip
 
 
@@ -54,6 +54,11 @@ learner_options = common.combine_options(
         "--min-rows",
         type=click.FloatRange(0),
         help="dtsl, dt+l1, dt-blm: rows that each side of a split needs (10). blm, dp: rows that a feature matches (0).",
+    ),
+    click.option(
+        "--max-features",
+        type=NumberOr("auto", whole=True),
+        help="dtsl, dt+l1, dt-blm: from trees, the splits that gain most first; auto: as many as can be weighed in half an hour (auto).",
     ),
     click.option("--C", "C", type=NumberOr("ebic"), help="l1, dt+l1: one over the penalty of the regressions (ebic)."),
     click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and)."),

@@ -29,7 +29,7 @@ class DTBLM(SearchLearner):
         As in `BLM`; a literal's price and the prior of the search are smaller here, trees giving many features that each do a little.
     start : {"learned", "waiting"}
         As in `BLM`; here the trees' features are in the network from the beginning, as in the paper.
-    conversion, kappa, min_rows, random_state
+    conversion, kappa, min_rows, max_features, random_state
         As in `DTSL`.
     l1, sd : float
         Penalties of the weights; see `undirected.fit_weights`.
@@ -82,6 +82,7 @@ class DTBLM(SearchLearner):
         conversion: str = "prune",
         kappa: float | str = 0.01,
         min_rows: float = 10,
+        max_features: int | str | None = "auto",
         relearn_every: int | str = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
         l1: float = 0.0,
@@ -107,6 +108,7 @@ class DTBLM(SearchLearner):
         self.conversion = conversion
         self.kappa = kappa
         self.min_rows = min_rows
+        self.max_features = max_features
         self.random_state = random_state
 
     def explore(self, search: SearchState, state: dict[str, Any] | None) -> None:

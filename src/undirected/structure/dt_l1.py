@@ -19,7 +19,7 @@ class DTL1(Learner):
 
     Parameters
     ----------
-    conversion, kappa, min_rows, random_state
+    conversion, kappa, min_rows, max_features, random_state
         As in `DTSL`.
     C, consistency, gamma
         As in `L1`.
@@ -60,6 +60,7 @@ class DTL1(Learner):
         conversion: str = "prune",
         kappa: float | str = 0.01,
         min_rows: float = 10,
+        max_features: int | str | None = "auto",
         C: float | str = "ebic",
         consistency: str = "and",
         gamma: float = 0.25,
@@ -80,6 +81,7 @@ class DTL1(Learner):
         self.conversion = conversion
         self.kappa = kappa
         self.min_rows = min_rows
+        self.max_features = max_features
         self.C = C
         self.consistency = consistency
         self.gamma = gamma

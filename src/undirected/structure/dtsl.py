@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from sklearn.utils import check_random_state
 from undirected.data.dataset import Dataset
 from undirected.data.literals import holds_for_reference
 from undirected.data.splits import holdout
-from undirected.errors import ParameterError
+from undirected.errors import GenerationStopped, ParameterError, check_number
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels.types import Array
 from undirected.structure.dependency_network import DependencyNetwork
@@ -26,6 +27,8 @@ from undirected.work import MEMORY, StoppedBy, Work
 CONVERSIONS = ("default", "prune", "prune-10", "prune-5", "nonzero")
 TIE = 1e-3  # values of kappa are equally good if their log-likelihoods differ by less than this share
 KAPPAS = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+DEPTHS = {"prune-10": 10, "prune-5": 5}  # most literals of a feature
+MOST_CONTEXTS = 5e9  # rows in which contexts of features hold, added up: what can be weighed within about half an hour
 
 
 class DTSL(Learner):
@@ -47,6 +50,10 @@ class DTSL(Learner):
         ``random_state``; the trees are then grown on all rows.
     min_rows : float
         Weight of rows that each side of a split needs.
+    max_features : int, "auto" or None
+        Where the nodes of the trees would give more features, the splits that gain least are left out, as a smaller ``kappa`` would do,
+        and a warning says so. ``auto`` allows as many as can be weighed in about half an hour: the more rows they hold in, the fewer.
+        None: no limit.
     l1, sd : float
         Penalties of the weights; see `undirected.fit_weights`.
     tol, time_budget, threads, memory, progress
@@ -69,6 +76,7 @@ class DTSL(Learner):
     dependency_network_ : DependencyNetwork
         The trees as a model of their own.
     kappa_ : float
+        Below ``kappa`` where splits were left out for the sake of ``max_features``.
 
     Notes
     -----
@@ -79,7 +87,8 @@ class DTSL(Learner):
     Libra's early stop; ``time_budget`` stops early. (3) ``fit`` on its own uses ``kappa=0.01``; ``kappa="auto"`` or `tune`
     restores the choice on validation data. (4) Where several ``kappa`` give trees whose validation log-likelihoods differ by less
     than a thousandth, `tune` tries them all and lets the pseudo-likelihood decide, chance having decided in the paper; a grid
-    with a number restores one.
+    with a number restores one. (5) Where the features would be too many to be weighed, splits that gain least are left out;
+    ``max_features=None`` restores the paper.
 
     Examples
     --------
@@ -97,6 +106,7 @@ class DTSL(Learner):
         conversion: str = "prune",
         kappa: float | str = 0.01,
         min_rows: float = 10,
+        max_features: int | str | None = "auto",
         l1: float = 0.0,
         sd: float = 1.0,
         tol: float = 1e-5,
@@ -114,6 +124,7 @@ class DTSL(Learner):
         self.conversion = conversion
         self.kappa = kappa
         self.min_rows = min_rows
+        self.max_features = max_features
         self.random_state = random_state
 
     def propose(self, data: Dataset, work: Work) -> Structure:
@@ -121,7 +132,7 @@ class DTSL(Learner):
         growing = work.share(STRUCTURE_SHARE)
         kappa = self._choose_kappa(data, growing) if self.kappa == "auto" else float(self.kappa)
         trees = grow_trees(data, self.min_rows, kappa, growing)
-        return _make_structure(trees, kappa, self.conversion)
+        return self._make_structure(trees, kappa, self.conversion, data)
 
     def proposals(self, data: Dataset, valid: Dataset, grid: Grid, work: Work, tuner: Tuner) -> Iterator[Proposal]:
         """One growing of trees serves every ``kappa``, and one ``kappa`` every conversion. In a grid ``auto`` stands for the value with
@@ -136,13 +147,42 @@ class DTSL(Learner):
             trees = whole.cut(chosen)
             for conversion in conversions:
                 settings = {"kappa": chosen, "conversion": conversion}
-                yield Proposal(settings, _make_structure(trees, chosen, conversion), complete=whole.finished)
+                yield Proposal(settings, self._make_structure(trees, chosen, conversion, data), complete=whole.finished)
 
     def _choose_kappa(self, data: Dataset, work: Work) -> float:
         """The value whose trees do best on a tenth of the rows."""
         seed = int(check_random_state(self.random_state).randint(1 << 31))
         train, valid = holdout(data, 0.1, seed)
         return grow_trees(train, self.min_rows, 1.0, work).choose_kappa(KAPPAS, valid)[0]
+
+    def _make_structure(self, trees: Trees, kappa: float, conversion: str, data: Dataset) -> Structure:
+        """The features of trees, as many as can be weighed, and the trees themselves."""
+        least = self._find_least_gain(trees, conversion, data)
+        if least > -np.log(kappa):
+            whole, trees, kappa = len(trees.test), trees.cut_at(least), float(np.exp(-least))
+            too_many = (
+                f"too many to be weighed on {len(data.distinct):,} distinct rows"
+                if self.max_features == "auto"
+                else "more than max_features"
+            )
+            warnings.warn(
+                f"the trees have {whole:,} nodes, whose features would be {too_many}: splits that gain less than {least:.3g} are left out "
+                f"(kappa {kappa:.2g}), which leaves {len(trees.test):,} nodes; max_features sets the limit",
+                GenerationStopped, stacklevel=4,
+            )  # fmt: skip
+        learned = {"trees_": trees, "kappa_": kappa, "dependency_network_": DependencyNetwork(trees)}
+        return Structure(convert(trees, conversion), learned, None if trees.finished else StoppedBy.TIME)
+
+    def _find_least_gain(self, trees: Trees, conversion: str, data: Dataset) -> float:
+        """The smallest gain of splits for which the features are few enough, reckoned as if every node gave some."""
+        if self.max_features is None:
+            return 0.0
+        copies = trees.domain.n_states[trees.targets][trees.tree]
+        copies = np.where(trees.depth < DEPTHS.get(conversion, np.inf), copies, 0)
+        if self.max_features != "auto":
+            return trees.find_least_gain(copies, float(self.max_features))
+        rows = trees.weight * len(data.distinct) / data.distinct.total_weight  # of each node; contexts of its other variables hold in more
+        return trees.find_least_gain(copies * (trees.depth + 1.0) * rows, MOST_CONTEXTS)
 
     def _check(self) -> None:
         if self.conversion not in CONVERSIONS:
@@ -151,12 +191,8 @@ class DTSL(Learner):
             raise ParameterError(f"kappa={self.kappa!r}: a number above 0 and at most 1, or 'auto'")
         if not self.min_rows > 0:
             raise ParameterError(f"min_rows={self.min_rows}: it must be above zero")
-
-
-def _make_structure(trees: Trees, kappa: float, conversion: str) -> Structure:
-    """The features of trees, and the trees themselves."""
-    learned = {"trees_": trees, "kappa_": kappa, "dependency_network_": DependencyNetwork(trees)}
-    return Structure(convert(trees, conversion), learned, None if trees.finished else StoppedBy.TIME)
+        if self.max_features is not None and self.max_features != "auto":
+            check_number("max_features", self.max_features, 1, whole=True)
 
 
 def _rank_kappas(trees: Trees, valid: Dataset) -> list[float]:
@@ -170,7 +206,7 @@ def convert(trees: Trees, conversion: str) -> FeatureSet:
     """The features of a set of trees, each once."""
     domain = trees.domain
     nodes = np.flatnonzero(trees.test < 0) if conversion in ("default", "nonzero") else np.arange(len(trees.test))
-    limit = {"prune-10": 10, "prune-5": 5}.get(conversion)
+    limit = DEPTHS.get(conversion)
     if limit is not None:
         nodes = nodes[trees.depth[nodes] < limit]
     start, literals = trees.paths(nodes)

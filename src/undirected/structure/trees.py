@@ -101,8 +101,12 @@ class Trees:
     def log_probability(self) -> Array:
         """Log of the smoothed share of each state, laid out like ``count``."""
         sizes = np.diff(self.count_start)
-        total = np.add.reduceat(self.count, self.count_start[:-1]) if len(sizes) else np.zeros(0)
-        return np.asarray(np.log((self.count + np.repeat(1 / sizes, sizes)) / np.repeat(total + 1, sizes)))
+        return np.asarray(np.log((self.count + np.repeat(1 / sizes, sizes)) / np.repeat(self.weight + 1, sizes)))
+
+    @property
+    def weight(self) -> Array:
+        """The weight of the rows that come to each node."""
+        return np.add.reduceat(self.count, self.count_start[:-1]) if len(self.test) else np.zeros(0)
 
     @functools.cached_property
     def _weakest(self) -> Array:
@@ -119,7 +123,18 @@ class Trees:
 
     def cut(self, kappa: float) -> Trees:
         """The trees that would have been grown with this ``kappa``: a split needs a gain above ``-log(kappa)`` per parameter."""
-        least = -np.log(kappa)
+        return self.cut_at(-float(np.log(kappa)))
+
+    def find_least_gain(self, costs: Array, budget: float) -> float:
+        """The gain per parameter that splits must exceed for the nodes that are left to cost at most ``budget``; roots stay in any case."""
+        order = np.argsort(-self._weakest, kind="stable")
+        below = order[np.isfinite(self._weakest[order])]
+        spent = np.cumsum(costs[order])[len(order) - len(below) :]
+        over = below[np.searchsorted(spent, budget, side="right") :]
+        return float(self._weakest[over[0]]) if len(over) else 0.0
+
+    def cut_at(self, least: float) -> Trees:
+        """The trees without the splits, and all below them, that gain no more than ``least`` per parameter."""
         keep = self._weakest > least
         split = keep & (self._gain_per_parameter > least) & (self.test >= 0)
         sizes = np.diff(self.count_start)

@@ -51,8 +51,10 @@ class WholeMatrix:
         """Two vectors multiplied at the cost of one."""
         out = np.stack([self._rest * x, self._rest * y])
         if len(self._members):
-            for row, vector in zip(out, (x, y), strict=True):  # one after the other, which is several times faster than spotrs with both
-                half = blas.strsv(self._factor, vector[self._members].astype(np.float32), lower=1)
+            with np.errstate(under="ignore"):
+                inside = [vector[self._members].astype(np.float32) for vector in (x, y)]
+            for row, vector in zip(out, inside, strict=True):  # one after the other, which is several times faster than spotrs with both
+                half = blas.strsv(self._factor, vector, lower=1)
                 row[self._members] = blas.strsv(self._factor, half, lower=1, trans=1)
         return out[0], out[1]
 
