@@ -77,6 +77,9 @@ def test_it_is_taken_for_features_that_hardly_overlap(leaves, monkeypatch):
     assert suits_main_matrix(pairs)
     monkeypatch.setattr(preconditioner, "MAX_BESIDE_MAIN", len(pairs) - 1)
     assert not suits_main_matrix(pairs)
+    monkeypatch.setattr(preconditioner, "MAX_BESIDE_MAIN", len(pairs))
+    monkeypatch.setattr(preconditioner, "MAX_MAIN_ROWS", rows - 1)
+    assert not suits_main_matrix(pairs)
 
 
 def test_then_quasi_newton_steps_come_before_sweeps_unless_priors_are_weak(leaves, monkeypatch):

@@ -20,11 +20,12 @@ from undirected.kernels.types import Array
 from undirected.weights.objective import CurvedObjective
 
 SAMPLE_ROWS = 2048  # for blocks
-WHOLE_SAMPLE_ROWS, MAIN_SAMPLE_ROWS = 4096, 16384  # for one whole matrix, and for that of the features of most curvature
+WHOLE_SAMPLE_ROWS = 4096  # for one whole matrix
 MAX_BLOCK = 512  # features
 MAX_WHOLE, MAX_WHOLE_LATE = 3000, 4096  # features of a whole matrix: at once, and where blocks alone do not lead to the end
-MOST_OVERLAP, MAX_BESIDE_MAIN = 25, 20_000  # contexts of a variable that hold in a row, on average, and features in all, up to which a
-# matrix of the features of most curvature is better than blocks
+# Up to so many contexts of a variable that hold in a row, on average, features in all, and rows, which are all needed, a matrix of the
+# features of most curvature is better than blocks:
+MOST_OVERLAP, MAX_BESIDE_MAIN, MAX_MAIN_ROWS = 25, 20_000, 20_000
 MAX_DESIGN, STRIP = 1 << 24, 512  # numbers in a block's design matrix, of so many rows at a time
 
 
@@ -99,7 +100,7 @@ def make_metric(
     if fits_whole(objective, int(free.sum()), most):
         return WholeMatrix(objective, weights, diagonal, ridge, free, WHOLE_SAMPLE_ROWS)
     if main:
-        return WholeMatrix(objective, weights, diagonal, ridge, mark_main(free, diagonal), MAIN_SAMPLE_ROWS)
+        return WholeMatrix(objective, weights, diagonal, ridge, mark_main(free, diagonal), MAX_MAIN_ROWS)
     return VariableBlocks(objective, weights, diagonal, ridge, free)
 
 
@@ -113,8 +114,9 @@ def suits_main_matrix(objective: CurvedObjective) -> bool:
 
     That holds without L1 only: with it, which features matter changes from step to step.
     """
-    overlap = objective.density * float(objective.term_sizes.mean())
-    return MAX_WHOLE < len(objective) <= MAX_BESIDE_MAIN and overlap <= MOST_OVERLAP and fits_whole(objective, MAX_WHOLE)
+    if not MAX_WHOLE < len(objective) <= MAX_BESIDE_MAIN or objective.n_rows > MAX_MAIN_ROWS or not fits_whole(objective, MAX_WHOLE):
+        return False
+    return objective.density * float(objective.term_sizes.mean()) <= MOST_OVERLAP
 
 
 def mark_main(free: Array, diagonal: Array) -> Array:
@@ -129,7 +131,7 @@ def estimate_build_cost(objective: CurvedObjective, main: bool = False) -> float
     """Rough seconds of building the metric on one core, from sizes alone, so that decisions do not depend on the clock."""
     n = len(objective)
     whole = n <= MAX_WHOLE or main
-    rows = min(objective.n_rows, MAIN_SAMPLE_ROWS if main else WHOLE_SAMPLE_ROWS if whole else SAMPLE_ROWS)
+    rows = min(objective.n_rows, MAX_MAIN_ROWS if main else WHOLE_SAMPLE_ROWS if whole else SAMPLE_ROWS)
     by_term = objective.term_sizes * min(1.0, MAX_WHOLE / max(1, n)) if main else objective.term_sizes.astype(float)
     n_blocks = np.ones(len(by_term)) if whole else np.maximum(1, np.ceil(by_term / MAX_BLOCK))
     sizes = np.repeat(by_term / n_blocks, n_blocks.astype(int))
