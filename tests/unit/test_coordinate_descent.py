@@ -368,6 +368,59 @@ def test_an_objective_that_only_seems_to_fall_ends_the_sweeps(case, monkeypatch)
     assert out.violation <= 1e-10
 
 
+@pytest.mark.parametrize("near", [True, False])
+def test_what_single_precision_says_is_not_believed_at_the_end(case, monkeypatch, near):
+    features, data = case
+    honest = PseudoLikelihood.evaluate
+    lies = []
+
+    def evaluate(self, weights, single=False, curvature=False):  # in single precision all is well, or nothing is
+        loss, gradient, diagonal = honest(self, weights, single, curvature)
+        lies.append(single)
+        return loss, (0.0 if near else 0.9e-6 * data.total_weight) * np.ones_like(gradient) if single else gradient, diagonal
+
+    monkeypatch.setattr(PseudoLikelihood, "evaluate", evaluate)
+    tol = 1e-6 if near else 1e-7
+    out = CoordinateDescent(PseudoLikelihood(features, data)).solve(Penalty(), np.zeros(len(features)), tol, Work.start())
+    assert any(lies)
+    assert out.stopped_by == StoppedBy.TOLERANCE
+    assert out.iterations > 3
+    gradient = honest(PseudoLikelihood(features, data), out.weights)[1]
+    assert np.abs(gradient).max() <= tol * data.total_weight
+
+
+def test_an_optimum_beyond_single_precision_is_left_alone(case):
+    features, data = case
+    best = fit_weights(features, data, 0, 1.0, tol=0.9e-8, solver="quasi-newton")
+    again = fit_weights(features, data, 0, 1.0, tol=1e-8, solver="descent", start=best.weights)
+    assert again.iterations == 0
+    assert again.converged
+    assert np.array_equal(again.weights, best.weights)
+
+
+def test_features_that_were_never_visited_get_a_curvature_first(case):
+    features, data = case
+    objective = PseudoLikelihood(features, data)
+    start = objective.independent_start
+    _, gradient, curvature = objective.evaluate(start, curvature=True)
+    run = _Run(CoordinateDescent(objective), Penalty(0.0, 1.0), start.copy(), 1e-6, Work.start())
+    run.state = run.owner.find_state(run.work)
+    run.state.set_weights(start, 1)
+    run.slope = np.where(np.arange(len(start)) == np.abs(gradient).argmax(), gradient, 0.0)
+    run.revisit(np.arange(len(start)), 1, 1, refresh=True)
+    moved = np.flatnonzero(run.weights != start)
+    assert moved.tolist() == [np.abs(gradient).argmax()]
+    assert run.curvature[moved] == pytest.approx(curvature[moved], rel=1e-4)
+
+
+def test_nothing_to_weigh_and_no_step_to_find():
+    empty = PseudoLikelihood(FeatureSet.from_lists([], Domain.from_sizes([2])), Dataset(Domain.from_sizes([2]), [[0], [1]]))
+    assert not suits_descent(empty, Penalty(0.0, np.zeros(0)))
+    step, expected = find_newton_step(np.ones(2), np.array([[-1e-7, 1.0], [1.0, -1e-7]]) * 1e3)
+    assert np.isfinite(step).all()
+    assert np.isfinite(expected)
+
+
 # -- the choice
 def test_it_is_chosen_for_many_long_features_where_there_is_room(case, monkeypatch):
     features, data = case

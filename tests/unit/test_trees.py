@@ -259,42 +259,78 @@ def test_bad_values_in_a_grid_are_named(planted, grid):
         tune(DTSL(), grid, planted)
 
 
-@given(st.data(), st.integers(1, 60))
-def test_splits_that_gain_least_leave_until_the_features_are_few_enough(draw, most):
+@given(st.data(), st.integers(1, 60), st.sampled_from(CONVERSIONS))
+def test_splits_that_gain_least_leave_until_the_features_are_few_enough(draw, most, conversion):
     table = draw.draw(tables(draw.draw(domains())))
-    whole = DTSL(kappa=1.0, min_rows=1, max_features=None, conversion="prune").propose(table, Work.start())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GenerationStopped)
-        few = DTSL(kappa=1.0, min_rows=1, max_features=most, conversion="prune").propose(table, Work.start())
 
-    def count_at_most(trees):
-        return int(table.domain.n_states[trees.targets][trees.tree].sum())
+    def propose(limit):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GenerationStopped)
+            structure = DTSL(kappa=1.0, min_rows=1, max_features=limit, conversion=conversion).propose(table, Work.start())
+        return structure.features, structure.learned["trees_"], structure.learned["kappa_"]
 
-    all_trees, trees, kappa = whole.learned["trees_"], few.learned["trees_"], few.learned["kappa_"]
-    roots = int(table.domain.n_states[trees.targets].sum())
-    assert count_at_most(trees) <= max(most, roots)
-    assert set(few.features) <= set(whole.features)
-    assert (kappa < 1.0) == (count_at_most(trees) < count_at_most(all_trees))
+    def count(trees):  # one feature for each state of a node, equal ones counted each
+        nodes = np.ones(len(trees.test), bool) if conversion.startswith("prune") else trees.test < 0
+        nodes &= trees.depth < {"prune-10": 10, "prune-5": 5}.get(conversion, 1000)
+        return int(table.domain.n_states[trees.targets][trees.tree][nodes].sum())
+
+    (all_features, whole, _), (features, trees, kappa) = propose(None), propose(most)
+    assert len(features) <= count(trees) <= max(most, int(table.domain.n_states[trees.targets].sum()))
+    assert (kappa < 1.0) == (count(whole) > most and len(trees.test) < len(whole.test))
+    assert np.array_equal(whole.cut(kappa).test, trees.test)  # kappa_ gives the same trees back
+    if conversion.startswith("prune"):
+        assert set(features) <= set(all_features)
     if kappa < 1.0:  # the next splits that were left out gain what was asked for, and would have been too many
-        assert count_at_most(all_trees.cut_at(-np.log(kappa) * (1 - 1e-9))) > most
+        assert count(whole.cut_at(-np.log(kappa) * (1 - 1e-9))) > most
 
 
-def test_rows_that_contexts_hold_in_decide_how_many_features_can_be_weighed(planted, monkeypatch):
+@pytest.mark.parametrize("conversion", ["prune", "default"])
+def test_rows_that_contexts_hold_in_decide_how_many_features_can_be_weighed(planted, monkeypatch, conversion):
     whole = DTSL(kappa=1.0).propose(planted, Work.start()).learned["trees_"]
     states = planted.domain.n_states[whole.targets][whole.tree]
     shares = np.add.reduceat(whole.count, whole.count_start[:-1]) / planted.distinct.total_weight  # of the rows that come to each node
-    cost = float((states * (whole.depth + 1) * shares).sum()) * len(planted.distinct)
+    costs = states * (whole.depth + 1) * shares * len(planted.distinct)
+    cost = float(costs.sum() if conversion == "prune" else costs[whole.test < 0].sum())
+
+    def propose():
+        return DTSL(kappa=1.0, conversion=conversion).propose(planted, Work.start()).learned["trees_"]
+
     monkeypatch.setattr(dtsl, "MOST_CONTEXTS", cost * 1.001)
-    assert len(DTSL(kappa=1.0).propose(planted, Work.start()).learned["trees_"].test) == len(whole.test)
+    assert len(propose().test) == len(whole.test)
     monkeypatch.setattr(dtsl, "MOST_CONTEXTS", cost / 2)
     with pytest.warns(GenerationStopped, match=f"trees have {len(whole.test):,} nodes"):
-        half = DTSL(kappa=1.0).propose(planted, Work.start()).learned["trees_"]
-    assert 0.3 * len(whole.test) < len(half.test) < len(whole.test)
+        half = propose()
+    assert 0.1 * len(whole.test) < len(half.test) < len(whole.test)
 
 
 def test_dtsl_says_when_splits_are_left_out(planted):
-    with pytest.warns(GenerationStopped, match="max_features sets the limit"):
+    with pytest.warns(GenerationStopped, match="max_features sets the limit") as seen:
         learner = DTSL(kappa=1.0, max_features=40).fit(planted)
+    assert seen[0].filename == __file__
     assert len(learner.network_.features) <= 40 + len(planted.domain)
     with pytest.raises(ParameterError, match="max_features"):
         DTSL(max_features=0).fit(planted)
+
+
+def test_a_limit_so_low_that_no_kappa_would_do_still_gives_one():
+    column = np.arange(6000) % 2
+    table = Dataset(Domain.from_sizes([2, 2]), np.column_stack([column, column]))
+    with pytest.warns(GenerationStopped), np.errstate(all="raise"):
+        learner = DTSL(max_features=1).fit(table)
+    assert 0 < learner.kappa_ < 1e-200
+    assert len(DTSL(kappa=learner.kappa_, max_features=None).fit(table).trees_.test) >= 2
+
+
+@pytest.mark.parametrize("kind", [DTSL, DTL1])
+def test_a_grid_may_have_limits_and_rows_of_leaves(planted, kind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GenerationStopped)
+        trials = tune(kind(kappa=1.0), {"max_features": [12, None], "min_rows": [5, 500], "sd": [1.0]}, planted, refine=False).trials
+    if kind is DTSL:
+        sizes = {(t.settings["max_features"], t.settings["min_rows"]): t.n_features for t in trials}
+        assert len(sizes) == 4
+        assert sizes[12, 5] < sizes[None, 500] < sizes[None, 5]
+    else:  # its part takes the best
+        assert trials[0].settings["max_features"] in (12, None)
+    with pytest.raises(ParameterError, match="max_features"):
+        tune(kind(), {"max_features": [-5]}, planted)

@@ -27,6 +27,7 @@ from undirected.work import MEMORY, StoppedBy, Work
 CONVERSIONS = ("default", "prune", "prune-10", "prune-5", "nonzero")
 TIE = 1e-3  # values of kappa are equally good if their log-likelihoods differ by less than this share
 KAPPAS = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+LEAVES = ("default", "nonzero")  # conversions that make features of leaves only
 DEPTHS = {"prune-10": 10, "prune-5": 5}  # most literals of a feature
 MOST_CONTEXTS = 5e9  # rows in which contexts of features hold, added up: what can be weighed within about half an hour
 
@@ -51,8 +52,8 @@ class DTSL(Learner):
     min_rows : float
         Weight of rows that each side of a split needs.
     max_features : int, "auto" or None
-        Where the nodes of the trees would give more features, the splits that gain least are left out, as a smaller ``kappa`` would do,
-        and a warning says so. ``auto`` allows as many as can be weighed in about half an hour: the more rows they hold in, the fewer.
+        Where trees would give more features, equal ones counted each, the splits that gain least are left out, as a smaller ``kappa`` would
+        do, and a warning says so. ``auto`` allows as many as can be weighed in about half an hour: the more rows they hold in, the fewer.
         None: no limit.
     l1, sd : float
         Penalties of the weights; see `undirected.fit_weights`.
@@ -76,7 +77,7 @@ class DTSL(Learner):
     dependency_network_ : DependencyNetwork
         The trees as a model of their own.
     kappa_ : float
-        Below ``kappa`` where splits were left out for the sake of ``max_features``.
+        Below ``kappa`` where splits were left out for the sake of ``max_features``; never below 1e-300.
 
     Notes
     -----
@@ -139,15 +140,19 @@ class DTSL(Learner):
         the best trees and those as good, ``best`` for the first of these alone."""
         given, conversions = grid.get("kappa", [self.kappa]), grid.get("conversion", [self.conversion])
         words = {"auto": slice(None), "best": slice(1)}
-        for kappa, conversion in itertools.product(given, conversions):
-            clone(self).set_params(kappa="auto" if kappa in words else kappa, conversion=conversion)._check()
-        whole = grow_trees(data, self.min_rows, 1.0, work.share(STRUCTURE_SHARE))
-        kappas = [k for value in given for k in (_rank_kappas(whole, valid)[words[value]] if value in words else [float(value)])]
-        for chosen in dict.fromkeys(kappas):
-            trees = whole.cut(chosen)
-            for conversion in conversions:
-                settings = {"kappa": chosen, "conversion": conversion}
-                yield Proposal(settings, self._make_structure(trees, chosen, conversion, data), complete=whole.finished)
+        others = {name: values for name, values in grid.items() if name in ("min_rows", "max_features")}
+        makers = [clone(self).set_params(**dict(zip(others, values, strict=True))) for values in itertools.product(*others.values())]
+        for maker, kappa, conversion in itertools.product(makers, given, conversions):
+            clone(maker).set_params(kappa="auto" if kappa in words else kappa, conversion=conversion)._check()
+        growing = work.share(STRUCTURE_SHARE)
+        grown = {rows: grow_trees(data, rows, 1.0, growing) for rows in dict.fromkeys(maker.min_rows for maker in makers)}
+        for maker in makers:
+            whole = grown[maker.min_rows]
+            kappas = [k for value in given for k in (_rank_kappas(whole, valid)[words[value]] if value in words else [float(value)])]
+            for chosen, conversion in itertools.product(dict.fromkeys(kappas), conversions):
+                structure = maker._make_structure(whole.cut(chosen), chosen, conversion, data)
+                settings = {"kappa": chosen, "conversion": conversion} | {name: getattr(maker, name) for name in others}
+                yield Proposal(settings, structure, complete=whole.finished)
 
     def _choose_kappa(self, data: Dataset, work: Work) -> float:
         """The value whose trees do best on a tenth of the rows."""
@@ -159,30 +164,33 @@ class DTSL(Learner):
         """The features of trees, as many as can be weighed, and the trees themselves."""
         least = self._find_least_gain(trees, conversion, data)
         if least > -np.log(kappa):
-            whole, trees, kappa = len(trees.test), trees.cut_at(least), float(np.exp(-least))
-            too_many = (
+            whole, trees, kappa = len(trees.test), trees.cut_at(least), _find_kappa(least)
+            many = (
                 f"too many to be weighed on {len(data.distinct):,} distinct rows"
                 if self.max_features == "auto"
                 else "more than max_features"
             )
             warnings.warn(
-                f"the trees have {whole:,} nodes, whose features would be {too_many}: splits that gain less than {least:.3g} are left out "
-                f"(kappa {kappa:.2g}), which leaves {len(trees.test):,} nodes; max_features sets the limit",
-                GenerationStopped, stacklevel=4,
+                f"the trees have {whole:,} nodes, whose features would be {many}: splits that gain no more than {least:.3g} a parameter "
+                f"are left out (kappa {kappa:.2g}), which leaves {len(trees.test):,} nodes; max_features sets the limit",
+                GenerationStopped, stacklevel=6,
             )  # fmt: skip
         learned = {"trees_": trees, "kappa_": kappa, "dependency_network_": DependencyNetwork(trees)}
         return Structure(convert(trees, conversion), learned, None if trees.finished else StoppedBy.TIME)
 
     def _find_least_gain(self, trees: Trees, conversion: str, data: Dataset) -> float:
-        """The smallest gain of splits for which the features are few enough, reckoned as if every node gave some."""
+        """The gain per parameter that splits must exceed for the features to be few enough, equal ones counted each."""
         if self.max_features is None:
             return 0.0
-        copies = trees.domain.n_states[trees.targets][trees.tree]
-        copies = np.where(trees.depth < DEPTHS.get(conversion, np.inf), copies, 0)
-        if self.max_features != "auto":
-            return trees.find_least_gain(copies, float(self.max_features))
-        rows = trees.weight * len(data.distinct) / data.distinct.total_weight  # of each node; contexts of its other variables hold in more
-        return trees.find_least_gain(copies * (trees.depth + 1.0) * rows, MOST_CONTEXTS)
+        costs = trees.domain.n_states[trees.targets][trees.tree].astype(float)
+        costs[trees.depth >= DEPTHS.get(conversion, np.inf)] = 0
+        budget = MOST_CONTEXTS if self.max_features == "auto" else float(self.max_features)
+        if self.max_features == "auto":  # the rows of each node, literal by literal: contexts of the variables on the way hold in more
+            costs *= (trees.depth + 1) * trees.weight * (len(data.distinct) / data.distinct.total_weight)
+        if conversion in LEAVES:  # a node whose two children are there gives no feature of its own
+            below = np.flatnonzero(trees.parent >= 0)
+            costs[below] -= costs[trees.parent[below]] / 2
+        return trees.find_least_gain(costs, budget)
 
     def _check(self) -> None:
         if self.conversion not in CONVERSIONS:
@@ -195,6 +203,15 @@ class DTSL(Learner):
             check_number("max_features", self.max_features, 1, whole=True)
 
 
+def _find_kappa(least: float) -> float:
+    """The ``kappa`` that leaves out splits that gain no more than this per parameter; the smallest there is where that is too small."""
+    least = min(least, 690.0)
+    kappa = float(np.exp(-least))
+    while -np.log(kappa) < least:
+        kappa *= 1 - 1e-13  # the logarithm was rounded
+    return kappa
+
+
 def _rank_kappas(trees: Trees, valid: Dataset) -> list[float]:
     """The best of the paper's values, and those whose trees are as good but for a thousandth of the log-likelihood."""
     best, values = trees.choose_kappa(KAPPAS, valid)
@@ -205,7 +222,7 @@ def _rank_kappas(trees: Trees, valid: Dataset) -> list[float]:
 def convert(trees: Trees, conversion: str) -> FeatureSet:
     """The features of a set of trees, each once."""
     domain = trees.domain
-    nodes = np.flatnonzero(trees.test < 0) if conversion in ("default", "nonzero") else np.arange(len(trees.test))
+    nodes = np.flatnonzero(trees.test < 0) if conversion in LEAVES else np.arange(len(trees.test))
     limit = DEPTHS.get(conversion)
     if limit is not None:
         nodes = nodes[trees.depth[nodes] < limit]

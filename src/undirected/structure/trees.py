@@ -126,10 +126,11 @@ class Trees:
         return self.cut_at(-float(np.log(kappa)))
 
     def find_least_gain(self, costs: Array, budget: float) -> float:
-        """The gain per parameter that splits must exceed for the nodes that are left to cost at most ``budget``; roots stay in any case."""
+        """The gain per parameter that splits must exceed for the nodes that are left to cost at most ``budget``, with any that exceed
+        more; roots stay in any case."""
         order = np.argsort(-self._weakest, kind="stable")
         below = order[np.isfinite(self._weakest[order])]
-        spent = np.cumsum(costs[order])[len(order) - len(below) :]
+        spent = np.maximum.accumulate(np.cumsum(costs[order])[len(order) - len(below) :])
         over = below[np.searchsorted(spent, budget, side="right") :]
         return float(self._weakest[over[0]]) if len(over) else 0.0
 

@@ -43,7 +43,7 @@ SMALL_GAIN, SMALL_SLOPE = 0.1, 0.1  # of the mean gain, and of the largest slope
 ZEROS_FOR_REST = 0.2  # share of weights at zero from which on other weights may rest, too
 GAIN_SPAN = 4  # sweeps whose gain is compared with that of as many before
 JUDGE_EVERY = 4  # sweeps between questions whether to give up
-NEAR = 2.0  # times the tolerance, up to which the violation of a start is found in double precision
+NEAR, SINGLE_SURE = 2.0, 1e-6  # times the tolerance, and violations, up to which that of a start is found in double precision
 CERTIFICATES, FAR, VISITS_TO_FAILED = 3, 3.0, 3  # tries of a certificate in a row, unless it fails by this factor, and visits between them
 CERTIFY_EVERY, MOST_MISSES = 3, 4  # sweeps to the next such tries for each that failed, and the most that count
 PATIENCE, DROWNED, FLATTER = 12, 2e-8, 0.8  # sweeps that gain less than this part of the objective in all, and do not lower the slopes to
@@ -52,7 +52,7 @@ PATIENCE, DROWNED, FLATTER = 12, 2e-8, 0.8  # sweeps that gain less than this pa
 
 def suits_descent(objective: CoordinateObjective, penalty: Penalty) -> bool:
     """Whether sweeps should be faster than quasi-Newton steps, and there is room for what they take."""
-    if not has_room(objective):
+    if not len(objective) or not has_room(objective):
         return False
     weak = float(np.median(penalty.ridge)) < WEAK_RIDGE
     if penalty.has_l1 and weak:
@@ -147,7 +147,7 @@ class _Run:
         """Sweep until something ends it; None where single precision ends before the tolerance is met."""
         stopped_by = StoppedBy.ITERATIONS
         try:
-            value, violation, gradient = self.find_violation(NEAR if max_iterations > 0 else np.inf)
+            value, violation, gradient = self.find_violation(NEAR) if max_iterations > 0 else self.certify()
             self.best_value = value
             if violation <= self.tol or max_iterations == 0:
                 reached = violation <= self.tol
@@ -193,9 +193,9 @@ class _Run:
         return self.penalty.add_value(loss, self.weights), violation, gradient
 
     def find_violation(self, near: float) -> tuple[float, float, Array]:
-        """The same in single precision, which takes half the time, unless that is within this factor of the tolerance."""
+        """The same in single precision, which takes half the time, unless that is within this factor of the tolerance, or tells nothing."""
         found = self.certify(single=True)
-        return self.certify() if found[1] <= near * self.tol else found
+        return self.certify() if found[1] <= max(near * self.tol, SINGLE_SURE) else found
 
     def try_certificate(self) -> Outcome | None:
         """The outcome, if the tolerance is met, perhaps after some more visits to the features that fail it."""
@@ -434,5 +434,8 @@ def find_newton_step(slope: Array, hessian: Array) -> tuple[Array, float]:
     """The step to the minimum of a quadratic model, and how much it should gain there; nothing, where no step can be found."""
     scale = np.sqrt(np.maximum(hessian.diagonal(), 1e-30))
     scaled = hessian / scale / scale[:, None] + 1e-7 * np.eye(len(scale))
-    step = -np.linalg.solve(scaled, slope / scale) / scale
+    try:
+        step = -np.linalg.solve(scaled, slope / scale) / scale
+    except np.linalg.LinAlgError:  # where rounding is all there is
+        return np.zeros(len(slope)), 0.0
     return (step, -0.5 * float(slope @ step)) if np.isfinite(step).all() else (np.zeros(len(slope)), 0.0)
