@@ -58,7 +58,7 @@ learner_options = common.combine_options(
     click.option(
         "--max-features",
         type=NumberOr("auto", whole=True),
-        help="dtsl, dt+l1, dt-blm: from trees, the splits that gain most first; auto: as many as can be weighed in half an hour (auto).",
+        help="dtsl, dt+l1, dt-blm: most features that trees may give; auto: as many as can be weighed in about half an hour (auto).",
     ),
     click.option("--C", "C", type=NumberOr("ebic"), help="l1, dt+l1: one over the penalty of the regressions (ebic)."),
     click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and)."),
