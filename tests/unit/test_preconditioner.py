@@ -77,9 +77,6 @@ def test_it_is_taken_for_features_that_hardly_overlap(leaves, monkeypatch):
     assert suits_main_matrix(pairs)
     monkeypatch.setattr(preconditioner, "MAX_BESIDE_MAIN", len(pairs) - 1)
     assert not suits_main_matrix(pairs)
-    monkeypatch.setattr(preconditioner, "MAX_BESIDE_MAIN", len(pairs))
-    monkeypatch.setattr(preconditioner, "MAX_MAIN_ROWS", rows - 1)
-    assert not suits_main_matrix(pairs)
 
 
 def test_then_quasi_newton_steps_come_before_sweeps_unless_priors_are_weak(leaves, monkeypatch):
@@ -89,6 +86,8 @@ def test_then_quasi_newton_steps_come_before_sweeps_unless_priors_are_weak(leave
     monkeypatch.setattr(preconditioner, "MAX_WHOLE", len(objective) // 2)
     assert not suits_descent(objective, Penalty(0.0, 1.0))
     assert suits_descent(objective, Penalty(0.0, 0.01))
+    monkeypatch.setattr(coordinate_descent, "MAIN_ROWS", objective.n_rows - 1)
+    assert suits_descent(objective, Penalty(0.0, 1.0))  # a matrix of some rows says less
     assert suits_descent(objective, Penalty(1.0, 1.0))
 
 

@@ -18,7 +18,7 @@ from undirected.kernels.types import Array
 from undirected.weights.objective import CoordinateObjective, CoordinateState, check_needs
 from undirected.weights.outcome import Judge, Outcome, SolverStep
 from undirected.weights.penalty import Penalty
-from undirected.weights.preconditioner import suits_main_matrix
+from undirected.weights.preconditioner import MAIN_ROWS, suits_main_matrix
 from undirected.weights.quasi_newton import QuasiNewton
 from undirected.weights.thread_choice import ThreadChoice
 from undirected.work import Stopped, StoppedBy, Work
@@ -57,8 +57,8 @@ def suits_descent(objective: CoordinateObjective, penalty: Penalty) -> bool:
     weak = float(np.median(penalty.ridge)) < WEAK_RIDGE
     if penalty.has_l1 and weak:
         return len(objective) > LEAST_WITH_L1
-    if not penalty.has_l1 and not weak and suits_main_matrix(objective):
-        return False
+    if not penalty.has_l1 and not weak and objective.n_rows <= MAIN_ROWS and suits_main_matrix(objective):
+        return False  # a matrix made of all rows is as good as sweeps
     long = np.diff(objective.feature_terms[1]) > 2
     return len(objective) > LEAST_FEATURES and float(long.mean()) > LONG_SHARE
 

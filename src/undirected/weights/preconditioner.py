@@ -23,9 +23,9 @@ SAMPLE_ROWS = 2048  # for blocks
 WHOLE_SAMPLE_ROWS = 4096  # for one whole matrix
 MAX_BLOCK = 512  # features
 MAX_WHOLE, MAX_WHOLE_LATE = 3000, 4096  # features of a whole matrix: at once, and where blocks alone do not lead to the end
-# Up to so many contexts of a variable that hold in a row, on average, features in all, and rows, which are all needed, a matrix of the
-# features of most curvature is better than blocks:
-MOST_OVERLAP, MAX_BESIDE_MAIN, MAX_MAIN_ROWS = 25, 20_000, 20_000
+MOST_OVERLAP, MAX_BESIDE_MAIN = 25, 20_000  # contexts of a variable that hold in a row, on average, and features in all, up to which a
+# matrix of the features of most curvature is better than blocks
+MAIN_ROWS = 20_000  # for that matrix
 MAX_DESIGN, STRIP = 1 << 24, 512  # numbers in a block's design matrix, of so many rows at a time
 
 
@@ -100,7 +100,7 @@ def make_metric(
     if fits_whole(objective, int(free.sum()), most):
         return WholeMatrix(objective, weights, diagonal, ridge, free, WHOLE_SAMPLE_ROWS)
     if main:
-        return WholeMatrix(objective, weights, diagonal, ridge, mark_main(free, diagonal), MAX_MAIN_ROWS)
+        return WholeMatrix(objective, weights, diagonal, ridge, mark_main(free, diagonal), MAIN_ROWS)
     return VariableBlocks(objective, weights, diagonal, ridge, free)
 
 
@@ -114,7 +114,7 @@ def suits_main_matrix(objective: CurvedObjective) -> bool:
 
     That holds without L1 only: with it, which features matter changes from step to step.
     """
-    if not MAX_WHOLE < len(objective) <= MAX_BESIDE_MAIN or objective.n_rows > MAX_MAIN_ROWS or not fits_whole(objective, MAX_WHOLE):
+    if not MAX_WHOLE < len(objective) <= MAX_BESIDE_MAIN or not fits_whole(objective, MAX_WHOLE):
         return False
     return objective.density * float(objective.term_sizes.mean()) <= MOST_OVERLAP
 
@@ -131,7 +131,7 @@ def estimate_build_cost(objective: CurvedObjective, main: bool = False) -> float
     """Rough seconds of building the metric on one core, from sizes alone, so that decisions do not depend on the clock."""
     n = len(objective)
     whole = n <= MAX_WHOLE or main
-    rows = min(objective.n_rows, MAX_MAIN_ROWS if main else WHOLE_SAMPLE_ROWS if whole else SAMPLE_ROWS)
+    rows = min(objective.n_rows, MAIN_ROWS if main else WHOLE_SAMPLE_ROWS if whole else SAMPLE_ROWS)
     by_term = objective.term_sizes * min(1.0, MAX_WHOLE / max(1, n)) if main else objective.term_sizes.astype(float)
     n_blocks = np.ones(len(by_term)) if whole else np.maximum(1, np.ceil(by_term / MAX_BLOCK))
     sizes = np.repeat(by_term / n_blocks, n_blocks.astype(int))
