@@ -12,6 +12,9 @@
 template <class T, int D = 1>
 using In = nanobind::ndarray<const T, nanobind::ndim<D>, nanobind::c_contig, nanobind::device::cpu>;
 
+// An array whose entries are changed in place.
+using Changed = nanobind::ndarray<double, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+
 template <class T, int D = 1>
 using MaybeIn = std::optional<In<T, D>>;
 

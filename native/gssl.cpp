@@ -9,13 +9,6 @@
 namespace undirected {
 namespace {
 
-// Draw number t of element k: a hash of (seed, k, t), so that any thread can make it at any time.
-struct Stream {
-    std::uint64_t base;
-    Stream(std::uint64_t seed, std::uint64_t k) : base(mix(seed ^ mix(k))) {}
-    std::int64_t below(std::uint64_t t, std::int64_t n) const { return std::int64_t(double(mix(base + t) >> 11) * 0x1p-53 * double(n)); }
-};
-
 std::uint64_t hash_of(const std::int32_t* literals, std::int64_t n) {
     std::uint64_t h = std::uint64_t(n);
     for (std::int64_t k = 0; k < n; ++k) h += mix(std::uint64_t(literals[k]));
@@ -43,7 +36,7 @@ Family draw_family(std::int64_t n_initial, const std::int64_t* start, std::int64
     if (splittable.empty() || n_generated <= n_initial) return out;
     for (auto* v : {&out.length, &out.parent, &out.depth}) v->reserve(n_generated);
     for (std::int64_t k = n_initial; k < n_generated; ++k) {
-        const Stream stream(seed, std::uint64_t(k));
+        const RandomStream stream(seed, std::uint64_t(k));
         const std::int32_t from = splittable[stream.below(0, std::int64_t(splittable.size()))];
         const std::int32_t dropped = 1 + std::int32_t(stream.below(1, out.length[from] - 2));
         out.parent.push_back(from);
@@ -63,7 +56,7 @@ struct Listed {
 
     // The parent's literals, each kept with probability wanted / left.
     void thin_out(const Family& family, std::int64_t k, std::uint64_t seed) {
-        const Stream stream(seed, std::uint64_t(k));
+        const RandomStream stream(seed, std::uint64_t(k));
         const std::int32_t* in = literals.data() + start[family.parent[k]];
         std::int32_t* out = literals.data() + start[k];
         const std::int32_t length = family.length[family.parent[k]];

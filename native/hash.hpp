@@ -11,4 +11,11 @@ inline std::uint64_t mix(std::uint64_t x) {
     return x ^ (x >> 31);
 }
 
+// Draw number t of element k: a hash of (seed, k, t), so that any thread can make it at any time.
+struct RandomStream {
+    std::uint64_t base;
+    RandomStream(std::uint64_t seed, std::uint64_t k) : base(mix(seed ^ mix(k))) {}
+    std::int64_t below(std::uint64_t t, std::int64_t n) const { return std::int64_t(double(mix(base + t) >> 11) * 0x1p-53 * double(n)); }
+};
+
 }  // namespace undirected

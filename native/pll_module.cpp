@@ -158,7 +158,6 @@ private:
     ObjectLock lock_;  // an evaluation needs the tables' buffers for itself; Gram matrices only read
 };
 
-using Changed = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 class PyDescent {
 public:

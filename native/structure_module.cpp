@@ -4,9 +4,11 @@
 
 #include "arrays.hpp"
 #include "checks.hpp"
+#include "clusternet.hpp"
 #include "gssl.hpp"
 #include "modules.hpp"
 #include "strata.hpp"
+#include "stream_trees.hpp"
 #include "trees.hpp"
 
 namespace nb = nanobind;
@@ -24,6 +26,32 @@ nb::object generate(In<std::int64_t> start, In<std::int32_t> literals, std::int6
         g = gssl_generate(n, start.data(), literals.data(), n_generated, threshold, seed, n_threads);
     }
     return nb::make_tuple(owned(std::move(g.start)), owned(std::move(g.literals)), owned(std::move(g.count)), g.n_listed, g.n_unique);
+}
+
+Clustered check_clustered(In<std::int32_t> cluster, In<std::int64_t> start, In<std::int32_t> literals, std::int32_t n_clusters,
+                          std::int32_t n_literals) {
+    const std::int64_t n = check_offsets(start, std::int64_t(literals.shape(0)), "conjunctions");
+    expect(std::int64_t(cluster.shape(0)) == n, "there must be one cluster per conjunction");
+    check_range(cluster, 0, n_clusters, "cluster");
+    check_range(literals, 0, n_literals, "literal");
+    return {n, cluster.data(), start.data(), literals.data()};
+}
+
+nb::object generate_in_clusters(std::int32_t n_clusters, std::int32_t n_literals, In<std::int32_t> row_cluster, In<std::int64_t> row_start,
+                                In<std::int32_t> row_literals, In<std::int32_t> cluster, In<std::int64_t> start, In<std::int32_t> literals,
+                                std::int64_t rounds, std::int64_t alpha, std::int32_t support, std::uint64_t seed) {
+    expect(n_clusters >= 0 && n_literals >= 0, "there cannot be fewer than no clusters or literals");
+    expect(rounds >= 0 && rounds < 1 << 30, "no such number of rounds");
+    expect(alpha >= 0 && alpha <= std::numeric_limits<std::int32_t>::max(), "no more than 2^31 - 1 can be drawn in a round");
+    expect(support >= 0 && support <= 2, "no such kind of support");
+    const Clustered rows = check_clustered(row_cluster, row_start, row_literals, n_clusters, n_literals);
+    const Clustered fresh = check_clustered(cluster, start, literals, n_clusters, n_literals);
+    NewInClusters found;
+    {
+        nb::gil_scoped_release released;
+        found = clusternet_generate(n_clusters, rows, fresh, n_literals, rounds, alpha, Support(support), seed);
+    }
+    return nb::make_tuple(owned(std::move(found.cluster)), owned(std::move(found.start)), owned(std::move(found.literals)));
 }
 
 nb::object grow(In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets, double min_rows,
@@ -45,6 +73,23 @@ nb::object grow(In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double>
                           owned(std::move(trees.count)));
 }
 
+// Every tree has a root, every node a count for each state of its target, and children that come after it.
+void check_nodes(const CodeTable& table, std::int32_t n_literals, const std::int32_t* targets, std::int64_t n_trees,
+                 const std::int64_t* start, const std::int32_t* test, const std::int32_t* yes, const std::int32_t* no,
+                 const std::int64_t* count_start) {
+    for (std::int64_t t = 0; t < n_trees; ++t) {
+        const std::int64_t root = start[t], size = start[t + 1] - root;
+        expect(size > 0, "a tree has no root");
+        for (std::int64_t k = root; k < root + size; ++k) {
+            expect(count_start[k + 1] - count_start[k] == table.n_states[targets[t]], "a node needs one count per state of its target");
+            if (test[k] < 0) continue;
+            expect(test[k] < n_literals, "a node tests a literal that does not exist");
+            for (const std::int32_t child : {yes[k], no[k]})
+                expect(child > k - root && child < size, "a node's children come after it, within its tree");
+        }
+    }
+}
+
 nb::object walk(In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> targets,
                 In<std::int64_t> start, In<std::int32_t> test, In<std::int32_t> yes, In<std::int32_t> no, In<std::int64_t> count_start,
                 In<double> value, int n_threads) {
@@ -55,18 +100,7 @@ nb::object walk(In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double>
     expect(std::int64_t(targets.shape(0)) == n_trees, "there must be one target per tree");
     expect(std::int64_t(yes.shape(0)) == n_nodes && std::int64_t(no.shape(0)) == n_nodes, "there must be two children per node");
     expect(check_offsets(count_start, std::int64_t(value.shape(0)), "counts of nodes") == n_nodes, "there must be one offset per node");
-    for (std::int64_t t = 0; t < n_trees; ++t) {
-        const std::int64_t root = start.data()[t], size = start.data()[t + 1] - root;
-        expect(size > 0, "a tree has no root");
-        for (std::int64_t k = root; k < root + size; ++k) {
-            expect(count_start.data()[k + 1] - count_start.data()[k] == table.n_states[targets.data()[t]],
-                   "a node needs one count per state of its target");
-            if (test.data()[k] < 0) continue;
-            expect(test.data()[k] < n_literals, "a node tests a literal that does not exist");
-            for (const std::int32_t child : {yes.data()[k], no.data()[k]})
-                expect(child > k - root && child < size, "a node's children come after it, within its tree");
-        }
-    }
+    check_nodes(table, n_literals, targets.data(), n_trees, start.data(), test.data(), yes.data(), no.data(), count_start.data());
     Walk out;
     {
         nb::gil_scoped_release released;
@@ -74,6 +108,34 @@ nb::object walk(In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double>
                          n_threads);
     }
     return nb::make_tuple(owned(std::move(out.through)), owned(std::move(out.by_row)));
+}
+
+void count_rows_at_leaves(In<std::int16_t, 2> codes, In<std::int32_t> n_states, In<double> row_weight, In<std::int32_t> common,
+                          In<std::int32_t> targets, In<std::int64_t> start, In<std::int32_t> test, In<std::int32_t> yes,
+                          In<std::int32_t> no, In<std::int64_t> count_start, In<std::int64_t> block, Changed count, Changed seen,
+                          int n_threads) {
+    const CodeTable table = check_codes(codes, n_states, row_weight);
+    const std::int32_t n_literals = LiteralNumbers(table.n_states, table.n_variables).count();
+    const std::int64_t n_nodes = std::int64_t(test.shape(0)), n_trees = check_offsets(start, n_nodes, "trees");
+    check_range(targets, 0, table.n_variables, "target");
+    expect(std::int64_t(targets.shape(0)) == n_trees, "there must be one target per tree");
+    expect(std::int64_t(yes.shape(0)) == n_nodes && std::int64_t(no.shape(0)) == n_nodes, "there must be two children per node");
+    expect(std::int64_t(common.shape(0)) == table.n_variables, "there must be one common state per variable");
+    for (std::int32_t v = 0; v < table.n_variables; ++v)
+        expect(common.data()[v] >= 0 && common.data()[v] < table.n_states[v], "a common state does not exist");
+    expect(check_offsets(count_start, std::int64_t(count.shape(0)), "counts of nodes") == n_nodes, "there must be one offset per node");
+    check_nodes(table, n_literals, targets.data(), n_trees, start.data(), test.data(), yes.data(), no.data(), count_start.data());
+    expect(std::int64_t(block.shape(0)) == n_nodes, "there must be one block or none per node");
+    for (std::int64_t t = 0; t < n_trees; ++t)
+        for (std::int64_t k = start.data()[t]; k < start.data()[t + 1]; ++k)
+            expect(block.data()[k] < 0 ||
+                       (test.data()[k] < 0 &&
+                        block.data()[k] + std::int64_t(n_literals) * table.n_states[targets.data()[t]] <= std::int64_t(seen.shape(0))),
+                   "the counts of a leaf do not fit");
+    nb::gil_scoped_release released;
+    count_at_leaves(Uncommon(table, common.data()),
+                    {n_trees, targets.data(), start.data(), test.data(), yes.data(), no.data(), count_start.data(), block.data()},
+                    count.data(), seen.data(), n_threads);
 }
 
 nb::object combine_strata(In<std::int32_t> a, std::int32_t n_a, In<std::int32_t> b, std::int32_t n_b) {
@@ -130,6 +192,12 @@ private:
 void bind_structure(nb::module_& m) {
     m.def("gssl_generate", &generate, nb::arg("start"), nb::arg("literals"), nb::arg("n_generated"), nb::arg("threshold"), nb::arg("seed"),
           nb::arg("threads"));
+    m.def("clusternet_generate", &generate_in_clusters, nb::arg("n_clusters"), nb::arg("n_literals"), nb::arg("row_cluster"),
+          nb::arg("row_start"), nb::arg("row_literals"), nb::arg("cluster"), nb::arg("start"), nb::arg("literals"), nb::arg("rounds"),
+          nb::arg("alpha"), nb::arg("support"), nb::arg("seed"));
+    m.def("count_at_leaves", &count_rows_at_leaves, nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("common"),
+          nb::arg("targets"), nb::arg("start"), nb::arg("test"), nb::arg("yes"), nb::arg("no"), nb::arg("count_start"), nb::arg("block"),
+          nb::arg("count"), nb::arg("seen"), nb::arg("threads"));
     m.def("grow_trees", &grow, nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("targets"), nb::arg("min_rows"),
           nb::arg("min_gain"), nb::arg("threads"), nb::arg("go_on"));
     m.def("walk_trees", &walk, nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("targets"), nb::arg("start"),

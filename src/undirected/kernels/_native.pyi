@@ -76,6 +76,36 @@ def times_blocks(start: Offsets, members: Numbers, factors: Singles, x: Singles,
 def gssl_generate(
     start: Offsets, literals: Numbers, n_generated: int, threshold: int, seed: int, threads: int
 ) -> tuple[Offsets, Numbers, Offsets, int, int]: ...
+def clusternet_generate(
+    n_clusters: int,
+    n_literals: int,
+    row_cluster: Numbers,
+    row_start: Offsets,
+    row_literals: Numbers,
+    cluster: Numbers,
+    start: Offsets,
+    literals: Numbers,
+    rounds: int,
+    alpha: int,
+    support: int,
+    seed: int,
+) -> tuple[Numbers, Offsets, Numbers]: ...
+def count_at_leaves(
+    codes: Codes,
+    n_states: Numbers,
+    row_weight: Doubles,
+    common: Numbers,
+    targets: Numbers,
+    start: Offsets,
+    test: Numbers,
+    yes: Numbers,
+    no: Numbers,
+    count_start: Offsets,
+    block: Offsets,
+    count: Doubles,
+    seen: Doubles,
+    threads: int,
+) -> None: ...
 def grow_trees(
     codes: Codes,
     n_states: Numbers,

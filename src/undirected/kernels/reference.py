@@ -13,12 +13,14 @@ import scipy.sparse as sp
 from undirected.kernels.reference_chains import Sampler
 from undirected.kernels.reference_descent import Descent
 from undirected.kernels.reference_inference import Elimination, Model
+from undirected.kernels.reference_random import RandomStream
 from undirected.kernels.reference_search import Search, Strata, combine
+from undirected.kernels.reference_streams import clusternet_generate, count_at_leaves
 from undirected.kernels.types import Array
 
 __all__ = [
-    "Descent", "Elimination", "Model", "PseudoLikelihoodTables", "Sampler", "Search", "Strata", "add_block", "combine", "fit_diagonal",
-    "grow_trees", "gssl_generate", "times_blocks", "walk_trees",
+    "Descent", "Elimination", "Model", "PseudoLikelihoodTables", "Sampler", "Search", "Strata", "add_block", "clusternet_generate", "combine",
+    "count_at_leaves", "fit_diagonal", "grow_trees", "gssl_generate", "times_blocks", "walk_trees",
 ]  # fmt: skip
 
 
@@ -319,7 +321,7 @@ def gssl_generate(
     rows = [tuple(literals[a:b].tolist()) for a, b in zip(start[:-1], start[1:], strict=True)]
     splittable = [k for k, row in enumerate(rows) if len(row) >= 3]
     while splittable and len(rows) < n_generated:
-        stream = _Stream(seed, len(rows))
+        stream = RandomStream(seed, len(rows))
         parent = rows[splittable[stream.below(0, len(splittable))]]
         wanted = len(parent) - 1 - stream.below(1, len(parent) - 2)
         kept = []
@@ -337,23 +339,3 @@ def gssl_generate(
     offsets = np.concatenate([[0], np.cumsum([len(row) for row, _ in kept_rows])]).astype(np.int64)
     flat = np.array([x for row, _ in kept_rows for x in row], dtype=np.int32)
     return offsets, flat, np.array([n for _, n in kept_rows], dtype=np.int64), len(rows), len(counts)
-
-
-class _Stream:
-    """Random numbers as hashes of (seed, element, draw), the same as the native kernel's."""
-
-    def __init__(self, seed: int, element: int) -> None:
-        self.base = _mix(seed ^ _mix(element))
-
-    def below(self, draw: int, n: int) -> int:
-        return int(float(_mix((self.base + draw) & _MASK) >> 11) * 2.0**-53 * float(n))
-
-
-_MASK = (1 << 64) - 1
-
-
-def _mix(x: int) -> int:
-    x = (x + 0x9E3779B97F4A7C15) & _MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)
