@@ -116,7 +116,7 @@ NewInClusters clusternet_generate(std::int32_t n_clusters, const Clustered& init
         for (const std::int32_t* x = members.begin(k); x != members.end(k); ++x) ++own[*x];
     };
     for (std::int64_t k = 0; k < first.size(); ++k) count(first, k);
-    if (support != Support::initial)
+    if (support == Support::whole)
         for (std::int64_t k = 0; k < made.size(); ++k) count(made, k);
     std::vector<std::int64_t> shares(n_clusters);
     std::vector<std::int32_t> candidate;
@@ -148,7 +148,7 @@ NewInClusters clusternet_generate(std::int32_t n_clusters, const Clustered& init
                     index.add(made.size() - 1);
                 }
             }
-            if (support != Support::initial)
+            if (support == Support::whole)
                 for (std::int64_t k = before; k < made.size(); ++k) count(made, k);
         }
     }

@@ -17,9 +17,9 @@ struct NewInClusters {
     std::vector<std::int64_t> start;
 };
 
-// In which conjunctions of its cluster a literal is counted for its support, or whether each conjunction has its own best and worst
-// literal.
-enum class Support { all, initial, own };
+// Where literals are counted for their support: in all conjunctions of the cluster; in the initial ones; or there, too, but each conjunction
+// then has its own best and worst literal.
+enum class Support { whole, initial, own };
 
 // ClusterNet's generation: in each of `rounds` rounds, each cluster draws members, about `alpha` in all by its share of all members, from
 // its initial conjunctions at first and from the new ones later, and gains those that come of leaving out the literal of largest, or of

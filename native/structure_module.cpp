@@ -7,6 +7,7 @@
 #include "clusternet.hpp"
 #include "gssl.hpp"
 #include "modules.hpp"
+#include "slopes.hpp"
 #include "strata.hpp"
 #include "stream_trees.hpp"
 #include "trees.hpp"
@@ -138,6 +139,21 @@ void count_rows_at_leaves(In<std::int16_t, 2> codes, In<std::int32_t> n_states, 
                     count.data(), seen.data(), n_threads);
 }
 
+nb::object slopes(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
+                  In<std::int32_t> literals, In<double, 2> residual, int n_threads) {
+    const Table table = check_table(columns, n_states, row_weight);
+    const LiteralNumbers numbers(table.n_states, table.n_variables);
+    const Features features = check_features(start, literals, numbers);
+    expect(residual.shape(0) == std::size_t(numbers.count()) && std::int64_t(residual.shape(1)) == table.n_rows,
+           "there must be one residual per literal and row");
+    std::vector<double> slope(features.n), support(features.n);
+    {
+        nb::gil_scoped_release released;
+        find_slopes(table, features, residual.data(), slope.data(), support.data(), n_threads);
+    }
+    return nb::make_tuple(owned(std::move(slope)), owned(std::move(support)));
+}
+
 nb::object combine_strata(In<std::int32_t> a, std::int32_t n_a, In<std::int32_t> b, std::int32_t n_b) {
     expect(a.shape(0) == b.shape(0), "there must be two numbers per row");
     expect(n_a >= 0 && n_b >= 0, "there cannot be fewer than no strata");
@@ -195,6 +211,8 @@ void bind_structure(nb::module_& m) {
     m.def("clusternet_generate", &generate_in_clusters, nb::arg("n_clusters"), nb::arg("n_literals"), nb::arg("row_cluster"),
           nb::arg("row_start"), nb::arg("row_literals"), nb::arg("cluster"), nb::arg("start"), nb::arg("literals"), nb::arg("rounds"),
           nb::arg("alpha"), nb::arg("support"), nb::arg("seed"));
+    m.def("find_slopes", &slopes, nb::arg("columns"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("start"), nb::arg("literals"),
+          nb::arg("residual"), nb::arg("threads"));
     m.def("count_at_leaves", &count_rows_at_leaves, nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("common"),
           nb::arg("targets"), nb::arg("start"), nb::arg("test"), nb::arg("yes"), nb::arg("no"), nb::arg("count_start"), nb::arg("block"),
           nb::arg("count"), nb::arg("seen"), nb::arg("threads"));

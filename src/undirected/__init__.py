@@ -21,6 +21,7 @@ _HOMES = {
     "BLM": "undirected.structure.blm",
     "BUSL": "undirected.structure.busl",
     "ChowLiu": "undirected.structure.chow_liu",
+    "ClusterNet": "undirected.structure.clusternet",
     "Comparison": "undirected.evaluation.results",
     "DTBLM": "undirected.structure.dt_blm",
     "DTL1": "undirected.structure.dt_l1",
@@ -77,6 +78,7 @@ __all__ = [
     "Answer",
     "Atomic",
     "ChowLiu",
+    "ClusterNet",
     "Comparison",
     "DataError",
     "Dataset",
@@ -148,6 +150,7 @@ if TYPE_CHECKING:
     from undirected.structure.blm import BLM
     from undirected.structure.busl import BUSL
     from undirected.structure.chow_liu import ChowLiu
+    from undirected.structure.clusternet import ClusterNet
     from undirected.structure.della_pietra import DellaPietra
     from undirected.structure.dependency_network import DependencyNetwork
     from undirected.structure.dt_blm import DTBLM

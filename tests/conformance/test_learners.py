@@ -13,7 +13,7 @@ from undirected.structure.names import LEARNERS, find_learner_class
 from undirected.work import StoppedBy, Work
 
 # Settings that make a learner quick on small tables; those without any are quick as they are.
-QUICK = {"gssl": {"n_generated": 300}, "blm": {"nearest": (1, 5, 25)}, "dp": {"max_length": 4}}
+QUICK = {"gssl": {"n_generated": 300}, "clusternet": {"n_clusters": 5, "alpha": 20}, "blm": {"nearest": (1, 5, 25)}, "dp": {"max_length": 4}}
 FINDS_NOTHING = ("atomic",)  # by design no better than independent variables
 
 
@@ -85,7 +85,7 @@ def test_it_learns_from_tables_of_many_states(name, data, data_folder):
     table = read_data(data, missing="state")
     table = table.subset(np.arange(min(len(table), 1500)))
     train, test = table.subset(np.arange(0, len(table), 2)), table.subset(np.arange(1, len(table), 2))
-    settings = {"n_generated": 20_000, "l1": 2.0} if name == "gssl" else {"l1": 0.5}
+    settings = {"gssl": {"n_generated": 20_000, "l1": 2.0}, "clusternet": {"l1": 5.0}}.get(name, {"l1": 0.5})
     score = make(name, sd=0.5, tol=1e-3, time_budget=20, **settings).fit(train).score(test)
     assert np.isfinite(score)
     assert name in FINDS_NOTHING or score > Atomic(sd=1).fit(train).score(test)

@@ -186,8 +186,8 @@ class FeatureSet:
             pieces.append(which)
         return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int64)
 
-    def first_of_each(self) -> Array:
-        """Positions of the distinct features in canonical order, the first of equal ones."""
+    def _find_repeats(self) -> tuple[Array, Array]:
+        """Positions in canonical order, those of equal features rising, and whether each repeats the one before it."""
         order = self._sort()
         same = np.zeros(len(order), dtype=bool)
         lengths = self.lengths[order]
@@ -195,7 +195,22 @@ class FeatureSet:
             at = np.flatnonzero(lengths == length)
             rows = self.literals[self.start[order[at]][:, None] + np.arange(length)]
             same[at[1:]] = (rows[1:] == rows[:-1]).all(axis=1)
+        return order, same
+
+    def first_of_each(self) -> Array:
+        """Positions of the distinct features in canonical order, the first of equal ones."""
+        order, same = self._find_repeats()
         return order[~same]
+
+    def group_equal(self) -> tuple[Array, Array]:
+        """Positions of the distinct features in the order in which they first come, and for each feature its place among them."""
+        order, same = self._find_repeats()
+        first = order[~same]
+        place = np.empty(len(first), dtype=np.int64)
+        place[np.argsort(first)] = np.arange(len(first))
+        group = np.empty(len(self), dtype=np.int64)
+        group[order] = place[np.cumsum(~same) - 1]
+        return np.sort(first), group
 
     def canonical(self) -> FeatureSet:
         """Each feature once, by length, then by literals."""

@@ -90,6 +90,15 @@ def clusternet_generate(
     support: int,
     seed: int,
 ) -> tuple[Numbers, Offsets, Numbers]: ...
+def find_slopes(
+    columns: Words,
+    n_states: Numbers,
+    row_weight: Doubles,
+    start: Offsets,
+    literals: Numbers,
+    residual: Doubles,
+    threads: int,
+) -> tuple[Doubles, Doubles]: ...
 def count_at_leaves(
     codes: Codes,
     n_states: Numbers,

@@ -1,4 +1,4 @@
-"""The kernels of streams in NumPy: ClusterNet's generation, and counts at the leaves of growing trees."""
+"""The kernels of streams in NumPy: ClusterNet's generation, slopes of features, and counts at the leaves of growing trees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from undirected.kernels.reference_random import RandomStream
 from undirected.kernels.types import Array
 
 Conjunction = tuple[int, ...]
-ALL, INITIAL, OWN = range(3)  # kinds of support: of all members of a cluster, of its rows, or within each conjunction
+UNION, INITIAL, OWN = range(3)  # literals are counted in all members of a cluster; in its rows; there, too, but compared within a conjunction
 
 
 def clusternet_generate(
@@ -40,7 +40,7 @@ def clusternet_generate(
         for k, c in enumerate(owners.tolist()):
             into[c].append(tuple(flat[at[k] : at[k + 1]].tolist()))
     known = [set(members) for members in made]
-    counts = [Counter(x for f in (rows[c] if support == INITIAL else rows[c] + made[c]) for x in f) for c in range(n_clusters)]
+    counts = [Counter(x for f in (rows[c] + made[c] if support == UNION else rows[c]) for x in f) for c in range(n_clusters)]
     new: list[tuple[int, Conjunction]] = []
     for round_ in range(1, rounds + 1):
         sizes = [len(rows[c]) + len(made[c]) for c in range(n_clusters)]
@@ -61,7 +61,7 @@ def clusternet_generate(
                         found.append(candidate)
             made[c] += found
             new += [(c, f) for f in found]
-            if support != INITIAL:
+            if support == UNION:
                 counts[c].update(x for f in found for x in f)
     offsets = np.concatenate([[0], np.cumsum([len(f) for _, f in new])]).astype(np.int64)
     return np.array([c for c, _ in new], dtype=np.int32), offsets, np.array([x for _, f in new for x in f], dtype=np.int32)
@@ -71,6 +71,29 @@ def _find_extremes(literals: Iterable[int], counts: Counter[int]) -> tuple[int, 
     """Find the literals of largest and of smallest support above zero, the lowest of equals; -1 where none has any."""
     counted = [x for x in literals if counts[x] > 0]
     return (max(counted, key=lambda x: (counts[x], -x)), min(counted, key=lambda x: (counts[x], x))) if counted else (-1, -1)
+
+
+def find_slopes(
+    columns: Array, n_states: Array, row_weight: Array, start: Array, literals: Array, residual: Array, threads: int
+) -> tuple[Array, Array]:
+    """For each feature the derivative of the pseudo-log-likelihood by its weight, and the weight of the rows in which it holds.
+
+    ``residual`` is, by literal and row, the row's weight times one where the literal holds (zero elsewhere) minus its probability given
+    the rest of the row.
+    """
+    n, variable = residual.shape[0], np.repeat(np.arange(len(n_states)), n_states)
+    held = np.unpackbits(columns.view(np.uint8), axis=1, bitorder="little", count=residual.shape[1]).astype(bool)
+    slope, support = np.zeros(len(start) - 1), np.zeros(len(start) - 1)
+    for j, (a, b) in enumerate(zip(start[:-1], start[1:], strict=True)):
+        own = literals[a:b]
+        positive, sign = own % max(1, n), np.where(own >= n, -1.0, 1.0)
+        holds = held[positive] ^ (own >= n)[:, None]
+        support[j] = row_weight[holds.all(axis=0)].sum()
+        for v in np.unique(variable[positive]):
+            mine = variable[positive] == v
+            context = holds[~mine].all(axis=0)
+            slope[j] += (sign[mine] @ residual[positive[mine]])[context].sum()
+    return slope, support
 
 
 def count_at_leaves(

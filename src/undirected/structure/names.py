@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 LEARNERS = {
     "gssl": "gssl.GSSL",
+    "clusternet": "clusternet.ClusterNet",
     "dtsl": "dtsl.DTSL",
     "l1": "l1.L1",
     "dt+l1": "dt_l1.DTL1",

@@ -1,0 +1,97 @@
+#include "slopes.hpp"
+
+#include <bit>
+#include <vector>
+
+#include "literals.hpp"
+#include "pool.hpp"
+
+namespace undirected {
+namespace {
+
+constexpr std::int64_t FEATURES_A_TASK = 256;
+
+template <class Visit>
+void for_rows(const std::uint64_t* bits, std::int64_t n_words, const Visit& visit) {
+    for (std::int64_t k = 0; k < n_words; ++k)
+        for (std::uint64_t word = bits[k]; word; word &= word - 1) visit(k * 64 + std::countr_zero(word));
+}
+
+// Of one feature after the other.
+class Slopes {
+public:
+    Slopes(const Table& table, const LiteralNumbers& numbers, const double* residual)
+        : table_(table), numbers_(numbers), residual_(residual), n_words_(table.n_words), everywhere_(n_words_, 0) {
+        for (std::int64_t r = 0; r < table.n_rows; ++r) everywhere_[r / 64] |= std::uint64_t(1) << (r % 64);
+    }
+
+    void find(const std::int32_t* literals, std::int64_t n, double& slope, double& support) {
+        split(literals, n);
+        // Before each part, the rows in which all literals up to there hold; behind the last one, the support.
+        before_.resize((parts_.size() + 1) * n_words_);
+        std::copy(everywhere_.begin(), everywhere_.end(), before_.begin());
+        for (std::size_t p = 0; p < parts_.size(); ++p) {
+            std::uint64_t* next = before_.data() + (p + 1) * n_words_;
+            std::copy_n(next - n_words_, n_words_, next);
+            narrow(next, parts_[p]);
+        }
+        support = 0;
+        for_rows(before_.data() + parts_.size() * n_words_, n_words_, [&](std::int64_t r) { support += table_.row_weight[r]; });
+        after_ = everywhere_;
+        context_.resize(n_words_);
+        slope = 0;
+        for (std::size_t p = parts_.size(); p-- > 0;) {
+            const std::uint64_t* earlier = before_.data() + p * n_words_;
+            for (std::int64_t k = 0; k < n_words_; ++k) context_[k] = earlier[k] & after_[k];
+            for (const std::int32_t* x = parts_[p].from; x != parts_[p].to; ++x) {
+                const double* own = residual_ + std::int64_t(numbers_.positive(*x)) * table_.n_rows;
+                double sum = 0;
+                for_rows(context_.data(), n_words_, [&](std::int64_t r) { sum += own[r]; });
+                slope += numbers_.negated(*x) ? -sum : sum;
+            }
+            narrow(after_.data(), parts_[p]);
+        }
+    }
+
+private:
+    struct Part {
+        const std::int32_t *from, *to;  // literals of one variable
+    };
+
+    void split(const std::int32_t* literals, std::int64_t n) {
+        parts_.clear();
+        for (std::int64_t k = 0; k < n; ++k)
+            if (k > 0 && numbers_.variable(literals[k]) == numbers_.variable(literals[k - 1]))
+                ++parts_.back().to;
+            else
+                parts_.push_back({literals + k, literals + k + 1});
+    }
+
+    void narrow(std::uint64_t* rows, const Part& part) const {
+        for (const std::int32_t* x = part.from; x != part.to; ++x) {
+            const std::uint64_t* column = table_.columns + std::int64_t(numbers_.positive(*x)) * n_words_;
+            const std::uint64_t flip = numbers_.negated(*x) ? ~std::uint64_t(0) : 0;
+            for (std::int64_t k = 0; k < n_words_; ++k) rows[k] &= column[k] ^ flip;
+        }
+    }
+
+    const Table& table_;
+    const LiteralNumbers& numbers_;
+    const double* residual_;
+    const std::int64_t n_words_;
+    std::vector<std::uint64_t> everywhere_, before_, after_, context_;
+    std::vector<Part> parts_;
+};
+
+}  // namespace
+
+void find_slopes(const Table& table, const Features& features, const double* residual, double* slope, double* support, int n_threads) {
+    const LiteralNumbers numbers(table.n_states, table.n_variables);
+    parallel_for((features.n + FEATURES_A_TASK - 1) / FEATURES_A_TASK, n_threads, [&](std::int64_t task) {
+        Slopes slopes(table, numbers, residual);
+        for (std::int64_t j = task * FEATURES_A_TASK; j < std::min(features.n, (task + 1) * FEATURES_A_TASK); ++j)
+            slopes.find(features.literals + features.start[j], features.start[j + 1] - features.start[j], slope[j], support[j]);
+    });
+}
+
+}  // namespace undirected
