@@ -151,7 +151,7 @@ def code_texts(table: RawTable, domain: Domain, unknown: str = "error") -> list[
     nowhere = RawColumn([table.absent or ""], np.zeros(1, dtype=np.int8))
     for v, (variable, k) in enumerate(zip(domain.variables, order, strict=True)):
         column = nowhere if k is None else table.columns[k]
-        found = [_find_code(variable, text) for text in column.texts]
+        found = [find_code(variable, text) for text in column.texts]
         strange = [i for i, code in enumerate(found) if code is None]
         if strange and unknown == "error":
             raise _tell_unknown_state(variable, table, column, strange[0], v if k is None else k)
@@ -181,7 +181,7 @@ def _find_missing_code(variable: Variable) -> int:
     return -1 if state is None else state
 
 
-def _find_code(variable: Variable, text: str) -> int | None:
+def find_code(variable: Variable, text: str) -> int | None:
     """Find the state of a cell; None if it is not known."""
     if not text:
         return _find_missing_code(variable)

@@ -22,19 +22,24 @@ MAX_VARIABLES = 1_000_000
 
 def dumps(network: MarkovNetwork) -> str:
     """Write a network as JSON text."""
+    head = {"format": FORMAT, "version": VERSION, **describe_domain(network.domain)}
+    pairs = zip(network.weights.tolist(), network.features, strict=True)
+    rows = [json.dumps([_write_weight(weight), *literals], separators=(",", ":")) for weight, literals in pairs]
+    body = json.dumps(head, ensure_ascii=False, indent=1)[:-2]
+    return body + ',\n "features": [\n' + ",\n".join(rows) + "\n ]\n}\n"
+
+
+def describe_domain(domain: Domain) -> dict[str, Any]:
+    """Describe a domain as JSON has it."""
     variables = []
-    for v in network.domain.variables:
+    for v in domain.variables:
         entry: dict[str, Any] = {"name": v.name, "states": list(v.states)}
         if v.edges is not None:
             entry["edges"] = list(v.edges)
         if v.ordered:
             entry["ordered"] = True
         variables.append(entry)
-    head = {"format": FORMAT, "version": VERSION, "named": network.domain.named, "variables": variables}
-    pairs = zip(network.weights.tolist(), network.features, strict=True)
-    rows = [json.dumps([_write_weight(weight), *literals], separators=(",", ":")) for weight, literals in pairs]
-    body = json.dumps(head, ensure_ascii=False, indent=1)[:-2]
-    return body + ',\n "features": [\n' + ",\n".join(rows) + "\n ]\n}\n"
+    return {"named": domain.named, "variables": variables}
 
 
 def _write_weight(weight: float) -> float | str:
@@ -62,6 +67,18 @@ def loads(text: str, name: str) -> MarkovNetwork:
         raise FormatError(f'{name}: not a network of this package (no "format": "{FORMAT}")')
     if tree.get("version") != VERSION:
         raise FormatError(f"{name}: version {_show(tree.get('version'))} of the format; this program reads version {VERSION}")
+    domain = read_domain(tree, name)
+    try:
+        features, weights = _read_features(_expect(tree.get("features"), list, f"{name}: features"), domain, name)
+        return MarkovNetwork(features, weights)
+    except FormatError:
+        raise
+    except DataError as error:
+        raise FormatError(f"{name}: {error}") from None
+
+
+def read_domain(tree: dict[str, Any], name: str) -> Domain:
+    """Read what `describe_domain` has written; ``name`` is the file's, for messages."""
     named = _expect(tree.get("named", True), bool, f"{name}: named")
     entries = _expect(tree.get("variables"), list, f"{name}: variables")
     if not entries:
@@ -69,9 +86,7 @@ def loads(text: str, name: str) -> MarkovNetwork:
     if len(entries) > MAX_VARIABLES:
         raise FormatError(f"{name}: {len(entries):,} variables are more than {MAX_VARIABLES:,}")
     try:
-        domain = Domain(_read_variables(entries, name), named)
-        features, weights = _read_features(_expect(tree.get("features"), list, f"{name}: features"), domain, name)
-        return MarkovNetwork(features, weights)
+        return Domain(_read_variables(entries, name), named)
     except FormatError:
         raise
     except DataError as error:

@@ -106,6 +106,11 @@ class PseudoLikelihood:
         rows, variables = self._tables.terms(np.ascontiguousarray(weights), self.threads)
         return np.asarray(rows), np.asarray(variables)
 
+    def probabilities(self, weights: Array) -> Array:
+        """P(variable = state | the rest of the row) for every distinct row and literal: ``[rows][literals]``."""
+        n_literals = self.features.domain.n_literals
+        return np.asarray(self._tables.probabilities(np.ascontiguousarray(weights), n_literals, self.threads))
+
     def pll(self, weights: Array) -> float:
         """The mean over rows of the pseudo-log-likelihood, as `MarkovNetwork.pll` gives it."""
         return float((self.score_terms(weights)[1] / self.total_weight).sum())

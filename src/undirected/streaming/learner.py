@@ -1,0 +1,439 @@
+"""The one loop of all stream learners: score a chunk, look for drift, update the structure, update the weights."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from undirected.data.dataset import Dataset
+from undirected.data.variables import Domain
+from undirected.errors import DataError, FormatError, ParameterError, check_number
+from undirected.features.feature_set import FeatureSet
+from undirected.formats.native import describe_domain, read_domain
+from undirected.kernels.types import Array
+from undirected.network.network import MarkovNetwork
+from undirected.streaming.drift import REACTIONS, Drift, Watch
+from undirected.streaming.fitting import Fitting, Limits, View
+from undirected.streaming.measures import ChunkLearned, Scores
+from undirected.streaming.memory import Memory
+from undirected.streaming.packing import Arrays, add_prefix, pack, take_prefix, unpack
+from undirected.streaming.rows import Coded, Rejected, Row, RowCoder
+from undirected.structure.learner import find_domain
+from undirected.weights.penalty import check_prior
+from undirected.work import MEMORY, Work
+
+# For the docstrings of stream learners.
+SHARED_PARAMETERS = """
+    l1, sd : float
+        Penalties of the weights; see `undirected.fit_weights`.
+    tol : float
+        Largest violation of the optimality conditions of a chunk's fit, divided by its rows.
+    remember : {"curvature", "window", "none"}
+        What the weights know of earlier chunks: a quadratic of every chunk's objective, the rows of the last ``window`` chunks, or
+        nothing, as in the paper.
+    decay : float
+        With ``curvature`` (and for counts of the structure), what a chunk weighs when the next one comes; 1 for a stationary stream,
+        smaller to follow a changing one: the effective memory is ``1 / (1 - decay)`` chunks.
+    window : int
+        Chunks that ``remember="window"`` keeps.
+    max_features : int
+        Most features of the network. Those of weight zero leave first, then those of the smallest weight times support.
+    screen : bool
+        Let only those candidates into the network whose slope exceeds ``l1``, and features leave whose weight is zero for
+        ``patience`` chunks. The others would have a weight of zero; without screening they are in the network all the same.
+    patience : int
+        Chunks for which a screened feature may have a weight of zero.
+    chunk_rows : int
+        Rows that `learn_one` gathers for a chunk.
+    watch : {"auto", "rows", "variables", "none"}
+        Where river's ADWIN looks for drift: at the loss of each row, and at that of each variable, too. ``auto``: at the rows, if river
+        is installed.
+    delta : float
+        ADWIN's bound on false alarms.
+    drift : {"none", "forget", "rebuild"}
+        What a drift does beside being told: ``forget`` lets earlier chunks count a tenth, ``rebuild`` starts anew with the chunk.
+    missing : {"drop", "mode", "state", "error"}
+        Rows with missing cells are left out, filled in with the most frequent states of the first chunk, take missing as a state, or
+        are an error.
+    unknown : {"error", "skip", "extend"}
+        A state that the first chunk did not have is an error, its row is left out, or it becomes one more state.
+    bins, threads, memory, progress
+        As in `undirected.read_data` and `undirected.fit_weights`.
+    domain : Domain, Dataset, MarkovNetwork or path of a network, optional
+        Variables and states, where they are not to be learned from the first chunk.
+    random_state : int
+        The same seed and rows give the same network for any number of threads."""
+
+
+class StreamLearner(BaseEstimator):  # type: ignore[misc]
+    """Base of the stream learners: a subclass has its parameters, and `start_structure`, `update_structure` and its state.
+
+    Whatever ends a chunk early, Ctrl-C among it, leaves the learner as it was before the chunk.
+    """
+
+    kind: ClassVar[str] = ""  # the name of the learner in states
+
+    def __init__(
+        self,
+        l1: float = 5.0,
+        sd: float = 0.5,
+        tol: float = 1e-4,
+        remember: str = "curvature",
+        decay: float = 1.0,
+        window: int = 10,
+        max_features: int = 50_000,
+        screen: bool = True,
+        patience: int = 2,
+        chunk_rows: int = 2000,
+        watch: str = "auto",
+        delta: float = 0.002,
+        drift: str = "none",
+        missing: str = "drop",
+        unknown: str = "error",
+        bins: int = 4,
+        threads: int | None = None,
+        memory: int = MEMORY,
+        progress: Any = None,
+        domain: Any = None,
+        random_state: int = 0,
+    ) -> None:
+        self.l1 = l1
+        self.sd = sd
+        self.tol = tol
+        self.remember = remember
+        self.decay = decay
+        self.window = window
+        self.max_features = max_features
+        self.screen = screen
+        self.patience = patience
+        self.chunk_rows = chunk_rows
+        self.watch = watch
+        self.delta = delta
+        self.drift = drift
+        self.missing = missing
+        self.unknown = unknown
+        self.bins = bins
+        self.threads = threads
+        self.memory = memory
+        self.progress = progress
+        self.domain = domain
+        self.random_state = random_state
+
+    n_chunks_: int
+    n_rows_: int
+    network_: MarkovNetwork
+    rejected_: list[Rejected]
+    last_: ChunkLearned | None
+
+    # -- what a subclass supplies
+    @abstractmethod
+    def start_structure(self, chunk: Dataset) -> Any:
+        """The state of the structure before the first chunk is learned. It has a method `copy`."""
+
+    @abstractmethod
+    def update_structure(self, structure: Any, chunk: Dataset, work: Work) -> FeatureSet:
+        """Bring the structure's state up to date with a chunk, and return the features that it stands for now."""
+
+    @abstractmethod
+    def widen_structure(self, structure: Any, domain: Domain) -> None:
+        """Follow the domain to more states."""
+
+    @abstractmethod
+    def pack_structure(self, structure: Any) -> tuple[dict[str, Any], Arrays]:
+        """The structure's state, for a checkpoint."""
+
+    @abstractmethod
+    def unpack_structure(self, tree: dict[str, Any], arrays: Arrays, domain: Domain) -> Any:
+        """Take up what `pack_structure` gave."""
+
+    def drop_features(self, structure: Any, gone: FeatureSet) -> None:
+        """Hear that features have left the network."""
+
+    def check_parameters(self) -> None:
+        """Raise unless the subclass's own parameters make sense."""
+
+    # -- learning
+    def learn_many(self, X: Any) -> Self:
+        """Learn a chunk: a table that `undirected.read_data` takes in memory, or rows as mappings, sequences, or sets of items.
+
+        Rows that cannot be learned are left out and told in ``rejected_``.
+        """
+        self._open()
+        before = self._coder.domain
+        saved = copy.copy(self._coder)
+        try:
+            coded = self._coder.encode_table(X)
+            self._learn_chunk(coded)
+        except BaseException:
+            self._coder = saved
+            if before is None:
+                self._coder = self._make_coder()
+            raise
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """`learn_many`, under scikit-learn's name."""
+        return self.learn_many(X)
+
+    def learn_one(self, x: Row) -> Self:
+        """Take one row; every ``chunk_rows`` rows a chunk is learned."""
+        self._open()
+        self.waiting_.append(x)
+        if len(self.waiting_) >= self.chunk_rows:
+            rows, self.waiting_ = self.waiting_, []
+            try:
+                self.learn_many(rows)
+            except BaseException:
+                self.waiting_ = rows[:-1]
+                raise
+        return self
+
+    def flush(self) -> Self:
+        """Learn the rows that `learn_one` has gathered, though they are fewer than a chunk."""
+        self._open()
+        if self.waiting_:
+            rows, self.waiting_ = self.waiting_, []
+            self.learn_many(rows)
+        return self
+
+    def _open(self) -> None:
+        """Make the state of a learner that has not learned yet."""
+        if hasattr(self, "n_chunks_"):
+            return
+        self._check()
+        self._coder = self._make_coder()
+        self._fitting: Fitting | None = None
+        self._structure: Any = None
+        self._watch: Watch | None = None
+        self._before: Dataset | None = None
+        self._scores = Scores()
+        self.waiting_: list[Row] = []
+        self.rejected_ = []
+        self.last_ = None
+        self.n_chunks_ = self.n_rows_ = 0
+
+    def _check(self) -> None:
+        check_prior(self.l1, self.sd, self.tol)
+        Memory(self.remember, self.decay, self.window)
+        for name, least in (("max_features", 1), ("patience", 1), ("chunk_rows", 1), ("random_state", 0)):
+            check_number(name, getattr(self, name), least, whole=True)
+        check_number("delta", self.delta, 0, 1, above=True)
+        if self.drift not in REACTIONS:
+            raise ParameterError(f"drift={self.drift!r} is not known; choose one of {', '.join(REACTIONS)}")
+        Watch(self.watch)
+        self.check_parameters()
+
+    def _make_coder(self) -> RowCoder:
+        return RowCoder(find_domain(self.domain), self.bins, self.missing, self.unknown)
+
+    def _learn_chunk(self, coded: Coded) -> None:
+        """Learn a coded chunk; everything is worked out on copies, which take their places at the end."""
+        chunk, work = coded.data, Work.start(self.threads, self.memory, None, progress=self.progress)
+        if not chunk.total_weight > 0:
+            self.rejected_ = coded.rejected
+            return
+        began = work.now()
+        fitting, structure, watch = self._copy_state(chunk)
+        view = View(fitting.features, chunk, work)
+        losses = self._find_losses(view, fitting, chunk) if fitting.started else None
+        scored = work.now()
+        drift = None if losses is None else watch.update(losses, chunk.domain.names)
+        before, rows = fitting.features, chunk
+        if drift is not None and self.drift != "none":
+            fitting, structure, rows, view = self._react(fitting, structure, chunk, view)
+        limits = Limits(self.l1, self.sd, self.tol, self.screen and self.l1 > 0, int(self.patience), int(self.max_features))
+        if len(FeatureSet.atomic(chunk.domain)) > limits.max_features:
+            n = len(FeatureSet.atomic(chunk.domain))
+            raise ParameterError(f"max_features={limits.max_features:,}: the {n:,} atomic features alone are more; allow more")
+        candidates = self.update_structure(structure, rows, work)
+        proposed = work.now()
+        outcome = fitting.learn(rows, candidates.subset(candidates.lengths > 0), limits, work, view if rows is chunk else None)
+        self.drop_features(structure, before.difference(fitting.features))
+        fitted = work.now()
+        self._fitting, self._structure, self._watch, self.rejected_ = fitting, structure, watch, coded.rejected
+        self._before = chunk if self.drift == "rebuild" else None
+        self.network_ = MarkovNetwork(fitting.features, fitting.weights)
+        self.domain_ = chunk.domain
+        npll = math.nan if losses is None else float(np.average(losses.mean(axis=1), weights=chunk.weights))
+        if losses is not None:
+            self._scores = self._scores.add(-npll, chunk.total_weight)
+        self.n_chunks_ += 1
+        self.n_rows_ += len(chunk)
+        n_after = len(fitting.features)
+        added = len(fitting.features.difference(before))
+        self.last_ = ChunkLearned(
+            self.n_chunks_, len(chunk), self.n_rows_, -npll * len(chunk.domain), -npll, self._scores.mean, self._scores.fading,
+            n_after, int((fitting.weights != 0).sum()), added, len(before) - (n_after - added), outcome.violation,
+            outcome.violation <= self.tol,
+            {"score": scored - began, "structure": proposed - scored, "weights": fitted - proposed},
+            None if drift is None else str(drift), {"rejected": len(coded.rejected)} if coded.rejected else {},
+        )  # fmt: skip
+        work.emit(self.last_)
+
+    def _copy_state(self, chunk: Dataset) -> tuple[Fitting, Any, Watch]:
+        """The state to work on: new before the first chunk, and over the domain of this one."""
+        if self._fitting is None:
+            memory = Memory(self.remember, self.decay, self.window)
+            return Fitting.start(chunk.domain, memory), self.start_structure(chunk), Watch(self.watch, self.delta, len(chunk.domain))
+        assert self._watch is not None
+        fitting, structure = self._fitting.copy(), self._structure.copy()
+        if fitting.features.domain != chunk.domain:
+            fitting.widen(chunk.domain)
+            self.widen_structure(structure, chunk.domain)
+        return fitting, structure, self._watch.copy()
+
+    def _find_losses(self, view: View, fitting: Fitting, chunk: Dataset) -> Array:
+        """Minus the log-probability of every cell given the rest of its row, ``[rows][variables]``."""
+        p = view.objective.probabilities(fitting.weights)
+        own = np.take_along_axis(p, chunk.domain.base[:-1] + view.table.codes.astype(np.int64), axis=1)
+        return np.asarray(-np.log(np.maximum(own, 1e-300))[chunk.group])
+
+    def _react(self, fitting: Fitting, structure: Any, chunk: Dataset, view: View) -> tuple[Fitting, Any, Dataset, View]:
+        """Let go of what was learned before a drift."""
+        if self.drift == "forget":
+            fitting.memory.forget()
+            return fitting, structure, chunk, view
+        rows = chunk if self._before is None or self._before.domain != chunk.domain else Dataset.merge([self._before, chunk])
+        fitting.restart()
+        return fitting, self.start_structure(rows), rows, view
+
+    @property
+    def seed_(self) -> int:
+        """The seed of the present chunk; that of the first is the batch learners'."""
+        first = int(check_random_state(int(self.random_state)).randint(1 << 31))
+        return (first + self.n_chunks_ * 0x9E3779B97F4A7C15) & ((1 << 62) - 1)
+
+    # -- asking
+    def score_many(self, X: Any) -> float:
+        """The mean pseudo-log-likelihood of rows under the network as it is; nothing is learned."""
+        return self._require_network().pll(self._code_only(X), self.threads)
+
+    def predict_proba_one(self, x: Mapping[str, Any], target: str) -> dict[str, float]:
+        """P(target | the other cells of a row); cells may be missing, or unknown, which is the same. Before the first chunk: nothing."""
+        if not hasattr(self, "network_"):
+            return {}
+        domain = self.network_.domain
+        v = domain.index(target)
+        codes = [self._coder.find_code(u, x.get(variable.name)) for u, variable in enumerate(domain.variables)]
+        codes[v] = -1
+        row = Dataset(domain, np.array([codes]))
+        if all(code >= 0 for u, code in enumerate(codes) if u != v):
+            p = self.network_.conditional(target, codes)
+            return p
+        found = self.network_.predict_proba(row, target, threads=self.threads)
+        return dict(zip(domain[v].states, found[0].tolist(), strict=True))
+
+    def _require_network(self) -> MarkovNetwork:
+        if not hasattr(self, "network_"):
+            raise DataError("no chunk has been learned yet, so there is no network")
+        return self.network_
+
+    def _code_only(self, X: Any) -> Dataset:
+        coder = copy.copy(self._coder)
+        coder.unknown = "skip"
+        data = coder.encode_table(X).data
+        if not len(data):
+            raise DataError("none of the rows can be scored: they have missing cells or unknown states")
+        return data
+
+    # -- snapshots
+    def snapshot(self) -> bytes:
+        """The whole state in bytes, from which `restore` makes a learner that goes on as this one would."""
+        return pack(*self._pack())
+
+    def _pack(self) -> tuple[dict[str, Any], Arrays]:
+        self._open()
+        params = {name: value for name, value in self.get_params().items() if name not in ("progress", "domain", "threads", "memory")}
+        tree: dict[str, Any] = {
+            "learner": self.kind, "params": params, "chunks": self.n_chunks_, "rows": self.n_rows_, "scores": self._scores.to_list(),
+            "last": None if self.last_ is None else self.last_.to_dict(), "waiting": [_write_row(row) for row in self.waiting_],
+            "domain": None if self._coder.domain is None else describe_domain(self._coder.domain), "coder": self._coder.pack(),
+        }  # fmt: skip
+        if self._fitting is None or self._watch is None:
+            return tree, {}
+        arrays = add_prefix("network", self._fitting.pack())
+        parts = {
+            "memory": self._fitting.memory.pack(), "structure": self.pack_structure(self._structure), "watch": self._watch.pack(),
+        }  # fmt: skip
+        for name, (branch, own) in parts.items():
+            tree[name] = branch
+            arrays |= add_prefix(name, own)
+        if self._before is not None:
+            arrays |= {"before.codes": self._before.codes, "before.weights": self._before.weights}
+        return tree, arrays
+
+    def take_up(self, tree: dict[str, Any], arrays: Arrays, name: str = "the snapshot") -> Self:
+        """Take the place of the learner whose state this is; parameters stay those of this learner."""
+        if tree.get("learner") != self.kind:
+            raise FormatError(f"{name} is the state of the learner {tree.get('learner')!r}, not of {self.kind!r}")
+        try:
+            self._take_up(tree, arrays, name)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            for attribute in [key for key in vars(self) if key.endswith("_") or key.startswith("_")]:
+                delattr(self, attribute)
+            if isinstance(error, FormatError | ParameterError):
+                raise
+            raise FormatError(f"{name} is not a stream's state ({type(error).__name__}: {error})") from None
+        return self
+
+    def _take_up(self, tree: dict[str, Any], arrays: Arrays, name: str) -> None:
+        self._open()
+        self.n_chunks_, self.n_rows_, self._scores = int(tree["chunks"]), int(tree["rows"]), Scores.from_list(tree["scores"])
+        self.last_ = None if tree["last"] is None else _read_report(tree["last"])
+        self.waiting_ = [_read_row(row) for row in tree["waiting"]]
+        if tree["domain"] is None:
+            return
+        domain = read_domain(tree["domain"], name)
+        self._coder.unpack(tree["coder"])
+        self._coder.take_domain(domain)
+        if "memory" not in tree:
+            return
+        memory = Memory(self.remember, self.decay, self.window)
+        memory.unpack(tree["memory"], take_prefix("memory", arrays), domain)
+        self._fitting = Fitting.unpack(take_prefix("network", arrays), domain, memory)
+        self._structure = self.unpack_structure(tree["structure"], take_prefix("structure", arrays), domain)
+        self._watch = Watch(self.watch, self.delta, len(domain))
+        self._watch.unpack(tree["watch"], take_prefix("watch", arrays))
+        if "before.codes" in arrays and self.drift == "rebuild":
+            self._before = Dataset(domain, arrays["before.codes"], arrays["before.weights"])
+        self.network_ = MarkovNetwork(self._fitting.features, self._fitting.weights)
+        self.domain_ = domain
+
+    @classmethod
+    def restore(cls, snapshot: bytes, **changed: Any) -> Self:
+        """Make the learner that a snapshot is of; parameters may be ``changed``."""
+        tree, arrays = unpack(snapshot, "the snapshot")
+        params = {**tree.get("params", {}), **changed}
+        return cls(**params).take_up(tree, arrays)
+
+
+def _write_row(row: Any) -> Any:
+    """A waiting row as JSON has it."""
+    if isinstance(row, Mapping):
+        return {"by name": {str(name): _write_cell(cell) for name, cell in row.items()}}
+    return {"items": sorted(row)} if isinstance(row, set | frozenset) else [_write_cell(cell) for cell in row]
+
+
+def _write_cell(cell: Any) -> Any:
+    value = cell.item() if isinstance(cell, np.generic) else cell
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _read_row(row: Any) -> Row:
+    if isinstance(row, dict):
+        return set(row["items"]) if "items" in row else dict(row["by name"])
+    return list(row)
+
+
+def _read_report(tree: dict[str, Any]) -> ChunkLearned:
+    return ChunkLearned(**{name: math.nan if value is None and name not in ("drift", "lag", "cmll") else value for name, value in tree.items()})
+
+
+Maker = Callable[..., StreamLearner]

@@ -1,0 +1,93 @@
+"""How the weights of a stream remember the rows of earlier chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from undirected.data.dataset import Dataset
+from undirected.data.variables import Domain
+from undirected.errors import ParameterError, check_number
+from undirected.kernels.types import Array
+from undirected.streaming.packing import Arrays
+from undirected.streaming.widening import widen_data
+from undirected.weights.objective import Objective
+from undirected.weights.penalty import Penalty
+
+REMEMBER = ("curvature", "window", "none")
+TRUST = 0.5  # of a chunk's curvature that is kept: it was measured where weights were not yet what more rows make of them
+FORGET = 0.1  # of the precision is left where drift makes weights forget
+
+
+class Memory:
+    """What the chunks so far say of the weights.
+
+    ``curvature``: each chunk's objective stays as a quadratic, with its gradient and the diagonal of its Hessian where the weights came to
+    rest. All of them together are one quadratic for each weight, of a ``centre`` and a ``precision``, so that memory does not grow.
+    ``window``: the rows of the last chunks are kept. ``none``: nothing is, as in the paper.
+    """
+
+    def __init__(self, remember: str = "curvature", decay: float = 1.0, window: int = 10) -> None:
+        if remember not in REMEMBER:
+            raise ParameterError(f"remember={remember!r} is not known; choose one of {', '.join(REMEMBER)}")
+        check_number("decay", decay, 0, 1)
+        check_number("window", window, 1, whole=True)
+        self.remember, self.decay, self.window = remember, float(decay), int(window)
+        self.centre: Array = np.zeros(0)
+        self.precision: Array = np.zeros(0)
+        self.kept: list[Dataset] = []  # rows of the chunks before, the oldest first
+
+    def choose_rows(self, chunk: Dataset) -> Dataset:
+        """The rows that the weights are fitted to."""
+        return Dataset.merge([*self.kept, chunk]) if self.kept else chunk
+
+    def make_penalty(self, l1: float, sd: float) -> Penalty:
+        """The penalty of the weights: that of the settings, and what earlier chunks say."""
+        plain = Penalty.from_prior(l1, sd)
+        if not self.precision.any():
+            return plain
+        ridge = self.precision + plain.ridge
+        return Penalty(l1, ridge, self.precision * self.centre / np.where(ridge > 0, ridge, 1.0))
+
+    def add_chunk(self, objective: Objective, weights: Array, chunk: Dataset) -> None:
+        """Remember a chunk whose weights have been learned."""
+        if self.remember == "window":
+            self.kept = [*self.kept, chunk.distinct][-(self.window - 1) :] if self.window > 1 else []
+        if self.remember != "curvature":
+            return
+        _, gradient, curvature = objective.evaluate(weights, False, True)
+        assert curvature is not None
+        before, now = self.decay * self.precision, TRUST * curvature
+        pull = before * self.centre + now * weights - gradient
+        self.precision = before + now
+        self.centre = np.where(self.precision > 0, pull / np.maximum(self.precision, 1e-300), 0.0)
+
+    def forget(self) -> None:
+        """Let the next chunk count for much more than those before."""
+        self.precision = FORGET * self.precision
+        self.kept = self.kept[-1:]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.precision, self.centre, self.kept = 0 * self.precision, 0 * self.centre, []
+
+    def align(self, order: Array, n_new: int) -> None:
+        """Follow the features: ``n_new`` come behind those there are, and of all these stay those of ``order``."""
+        self.precision, self.centre = (np.concatenate([values, np.zeros(n_new)])[order] for values in (self.precision, self.centre))
+
+    def widen(self, domain: Domain) -> None:
+        """Follow the domain to more states."""
+        self.kept = [widen_data(data, domain) for data in self.kept]
+
+    def pack(self) -> tuple[dict[str, Any], Arrays]:
+        """What is remembered, for a checkpoint."""
+        arrays: Arrays = {"centre": self.centre, "precision": self.precision}
+        for k, data in enumerate(self.kept):
+            arrays |= {f"codes{k}": data.codes, f"weights{k}": data.weights}
+        return {"kept": len(self.kept)}, arrays
+
+    def unpack(self, tree: dict[str, Any], arrays: Arrays, domain: Domain) -> None:
+        """Take up what `pack` gave."""
+        self.centre, self.precision = arrays["centre"], arrays["precision"]
+        self.kept = [Dataset(domain, arrays[f"codes{k}"], arrays[f"weights{k}"]).distinct for k in range(int(tree["kept"]))]
