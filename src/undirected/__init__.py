@@ -43,6 +43,10 @@ _HOMES = {
     "PseudoLikelihood": "undirected.weights.pseudo_likelihood",
     "Source": "undirected.data.source",
     "Stability": "undirected.evaluation.stability",
+    "StreamedClusterNet": "undirected.streaming.clusternet",
+    "StreamedDTSL": "undirected.streaming.dtsl",
+    "StreamedGSSL": "undirected.streaming.gssl",
+    "StreamedSearch": "undirected.streaming.search",
     "Tuned": "undirected.tuning.tune",
     "Unconverged": "undirected.errors",
     "UndirectedError": "undirected.errors",
@@ -97,6 +101,10 @@ __all__ = [
     "PseudoLikelihood",
     "Source",
     "Stability",
+    "StreamedClusterNet",
+    "StreamedDTSL",
+    "StreamedGSSL",
+    "StreamedSearch",
     "TableWarning",
     "Tuned",
     "Unconverged",
@@ -145,6 +153,10 @@ if TYPE_CHECKING:
     from undirected.features.feature_set import FeatureSet
     from undirected.inference.answer import Answer
     from undirected.network.network import MarkovNetwork
+    from undirected.streaming.clusternet import StreamedClusterNet
+    from undirected.streaming.dtsl import StreamedDTSL
+    from undirected.streaming.gssl import StreamedGSSL
+    from undirected.streaming.search import StreamedSearch
     from undirected.structure.all_pairs import AllPairs
     from undirected.structure.atomic import Atomic
     from undirected.structure.blm import BLM

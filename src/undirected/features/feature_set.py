@@ -227,6 +227,13 @@ class FeatureSet:
         """The features of either, each once."""
         return self.concatenate(other).canonical()
 
+    @functools.cached_property
+    def hashes(self) -> Array:
+        """A number for each feature; equal features have equal ones, and others hardly ever."""
+        keys = np.random.default_rng(20_100_412).integers(1 << 63, size=2 * self.domain.n_literals, dtype=np.uint64)
+        sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(keys[self.literals])])
+        return protect(sums[self.start[1:]] - sums[self.start[:-1]])
+
     def difference(self, other: FeatureSet) -> FeatureSet:
         """The features of this set that the other does not have, each once."""
         both = other.concatenate(self).first_of_each()  # an equal feature of `other` comes first

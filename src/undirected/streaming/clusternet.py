@@ -54,7 +54,7 @@ class StreamedClusterNet(StreamLearner):
         support: str = "union",
         with_initial: bool = False,
         max_initial: int = 50_000,
-        max_generated: int = 100_000,
+        max_generated: int = 50_000,
         l1: float = 5.0,
         sd: float = 0.5,
         tol: float = 1e-4,
@@ -113,7 +113,7 @@ class StreamedClusterNet(StreamLearner):
         if extra <= 0:
             return
         network = FeatureSet.from_normalised([], made.domain) if self._fitting is None else self._fitting.features
-        used = network.concatenate(made).group_equal()[1][len(network) :] < len(network)
+        used = np.isin(made.hashes, network.hashes)
         order = np.lexsort((np.arange(len(made)), used))
         structure.keep_made(np.sort(order[extra:]))
 

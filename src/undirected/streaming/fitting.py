@@ -21,8 +21,9 @@ from undirected.weights.outcome import Outcome
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.work import StoppedBy, Work
 
-ROUNDS = 10  # of letting candidates in and fitting, for a chunk
-LEAST_ENTERING = 500  # candidates that may enter in a round, or a half of the features there are if that is more
+FIRST_ROUNDS, LATER_ROUNDS = 10, 1  # of letting candidates in and fitting, for the first chunk and for a later one
+LEAST_ENTERING, ENTERING_SHARE = 250, 0.1  # candidates that may enter in a round: so many, or this share of the features if that is more
+STILL_STEEP = 0.5  # of the L1 penalty is the slope that a candidate needs to be looked at again in the next round
 LOOSE = 30.0  # times the tolerance, while candidates may still enter
 MOST_REPLACED = 0.1  # of the cap may leave for candidates of a chunk though their weights are not zero
 
@@ -96,16 +97,14 @@ class Fitting:
         rows = self.memory.choose_rows(chunk)
         if view is None or rows is not chunk:
             view = View(self.features, rows, work)
-        if not self.started:
-            self.weights = view.objective.independent_start
-            self.started = True
-        waiting = candidates.difference(self.features)
-        for _ in range(ROUNDS if limits.screened else 1):
-            new = self._choose(view, waiting, limits)
+        waiting = candidates.subset(~np.isin(candidates.hashes, self.features.hashes))
+        rounds = (LATER_ROUNDS if self.started else FIRST_ROUNDS) if limits.screened else 1
+        self._start(view)
+        for _ in range(rounds):
+            new, waiting = self._choose(view, waiting, limits)
             if not len(new):
                 break
-            self._join(waiting.subset(new))
-            waiting = waiting.subset(np.setdiff1d(np.arange(len(waiting)), new))
+            self._join(new)
             view = View(self.features, rows, work)
             if limits.screened and len(waiting):
                 self._fit(view, limits, LOOSE * limits.tol, work)
@@ -121,18 +120,25 @@ class Fitting:
             self._keep(self.idle < limits.patience)
         return outcome
 
-    def _choose(self, view: View, waiting: FeatureSet, limits: Limits) -> Array:
-        """The candidates that enter now, by position; where there is no room, the features that matter least make some."""
-        if not len(waiting):
-            return np.zeros(0, dtype=np.int64)
-        if not limits.screened and len(waiting) <= limits.max_features - len(self.features):
-            return np.arange(len(waiting))
+    def _start(self, view: View) -> None:
+        """Before the first chunk, take the weights of independent variables."""
+        if not self.started:
+            self.weights = view.objective.independent_start
+            self.started = True
+
+    def _choose(self, view: View, waiting: FeatureSet, limits: Limits) -> tuple[FeatureSet, FeatureSet]:
+        """The candidates that enter now, and those that may do so in a later round. Where there is no room, the features that matter
+        least make some."""
+        none = waiting.subset(np.zeros(0, dtype=np.int64))
+        if not len(waiting) or (not limits.screened and len(waiting) <= limits.max_features - len(self.features)):
+            return waiting, none
         steep = np.abs(view.find_slopes(waiting, self.weights))
-        new = np.flatnonzero(steep > limits.l1) if limits.screened else np.arange(len(waiting))
-        if limits.screened:
-            new = new[np.argsort(-steep[new], kind="stable")[: max(LEAST_ENTERING, len(self.features) // 2)]]
-        room = self._make_room(len(new), limits.max_features)
-        return np.sort(new[np.argsort(-steep[new], kind="stable")[:room]])
+        order = np.argsort(-steep, kind="stable")
+        n_steep = int((steep > limits.l1).sum()) if limits.screened else len(waiting)
+        wanted = min(n_steep, max(LEAST_ENTERING, int(ENTERING_SHARE * len(self.features)))) if limits.screened else n_steep
+        room = self._make_room(wanted, limits.max_features)
+        later = order[room:][steep[order[room:]] > STILL_STEEP * limits.l1] if limits.screened else order[:0]
+        return waiting.subset(np.sort(order[:room])), waiting.subset(np.sort(later))
 
     def _make_room(self, wanted: int, most: int) -> int:
         """Let features leave for candidates: of weight zero first, then of the smallest weight times support. Returns the room there is."""

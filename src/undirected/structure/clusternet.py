@@ -117,7 +117,7 @@ class ClusterNet(Learner):
         clusters = Clusters.start(data, int(self.n_clusters), seed)
         clusters.add_rows(data)
         clusters.generate(int(self.alpha), self.support, seed)
-        features = clusters.list_features(self.with_initial)
+        features = clusters.list_features(self.with_initial).canonical()
         return Structure(features, {"clusters_": clusters, "generation_seconds_": work.now() - began})
 
 

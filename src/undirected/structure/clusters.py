@@ -88,8 +88,8 @@ class Clusters:
         self.made_cluster = np.concatenate([self.made_cluster, cluster])
 
     def list_features(self, with_initial: bool) -> FeatureSet:
-        """The conjunctions made in all clusters, each once; ``with_initial`` those of the rows, too."""
-        return self.made.union(self.rows) if with_initial else self.made.canonical()
+        """The conjunctions made in all clusters, some of them several times; ``with_initial`` those of the rows, too."""
+        return self.made.concatenate(self.rows) if with_initial else self.made
 
     def keep_rows(self, kept: Array) -> None:
         """Forget all rows' conjunctions but these."""

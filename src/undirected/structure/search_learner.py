@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,10 +15,11 @@ from sklearn.base import clone
 
 from undirected.data.dataset import Dataset
 from undirected.errors import ParameterError, Unconverged
+from undirected.features.feature_set import FeatureSet
 from undirected.store import OwnedFile, check_writable, digest_text
 from undirected.structure.learner import Grid, Learner, describe_params, list_structural
 from undirected.structure.proposal import Proposal, Structure
-from undirected.structure.search_state import SearchState
+from undirected.structure.search_state import Feature, SearchState
 from undirected.structure.trace import Trace
 from undirected.structure.trials import Tuner
 from undirected.weights.fit import WeightFit
@@ -98,8 +99,17 @@ class SearchLearner(Learner):
         """What a subclass has found beside the network, by attribute."""
         return {}
 
+    def improve(self, features: FeatureSet, data: Dataset, work: Work) -> FeatureSet:
+        """Search from a network with these features until nothing improves the score or the time is up; returns the features then."""
+        return self._run(data, None, work, first=tuple(features))[0].features.canonical()
+
     def _run(
-        self, data: Dataset, checkpoint: str | os.PathLike[str] | None, work: Work, common: dict[Any, Any] | None = None
+        self,
+        data: Dataset,
+        checkpoint: str | os.PathLike[str] | None,
+        work: Work,
+        common: dict[Any, Any] | None = None,
+        first: Iterable[Feature] = (),
     ) -> tuple[SearchState, dict[str, Any]]:
         """Search to the end, or until time or Ctrl-C ends it; what was learned beside the network, by attribute."""
         self._check()
@@ -109,7 +119,7 @@ class SearchLearner(Learner):
             data, self.alpha, *((self.l1, self.sd) if self.search_sd is None else (0.0, self.search_sd)), **self.list_rules(),
             tol=self.tol, relearn_every=None if self.relearn_every == "auto" else int(self.relearn_every), relearn_share=self.relearn_share,
             checkpoint=None if checkpoint is None else OwnedFile(Path(checkpoint), self._make_owner(data), "a checkpoint of a search"),
-            work=work, common=common,
+            work=work, common=common, first=first,
         )  # fmt: skip
         one: SearchLearner = clone(self)  # what it finds on its way stays out of this learner until it is fitted
         try:

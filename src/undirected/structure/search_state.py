@@ -48,7 +48,9 @@ class SearchState:
         work: Work,
         checkpoint: OwnedFile | None = None,
         common: dict[Any, Any] | None = None,
+        first: Iterable[Feature] = (),
     ) -> None:
+        self.first = tuple(first)  # features that are in the network from the start
         self.common: dict[Any, Any] = {} if common is None else common  # what searches of the same table can share
         self.data, self.domain = data, data.domain
         lengths = np.arange(len(self.domain.literal_variable) + 1.0)
@@ -84,8 +86,8 @@ class SearchState:
         return self.seconds_before + self.work.now() - self._began
 
     def begin(self, features: Iterable[Feature] = ()) -> None:
-        """Start from the atomic features and these, with all weights learned."""
-        both = FeatureSet.from_normalised(list(features), self.domain).union(FeatureSet.atomic(self.domain))
+        """Start from the atomic features, those given with the search, and these, with all weights learned."""
+        both = FeatureSet.from_normalised([*self.first, *features], self.domain).union(FeatureSet.atomic(self.domain))
         kept = choose_affordable(both, self.data, self.work)
         both = both if kept is None else both.subset(kept)
         self.weights = dict.fromkeys((f for f in both if f), 0.0)

@@ -167,7 +167,7 @@ class Trees:
         if data.domain != self.domain:
             raise DataError(f"{data.source}: the table and the trees have different domains; read it with domain=trees.domain")
         nodes = (self.targets, self.start, self.test, self.yes, self.no, self.count_start, self.log_probability)
-        out: tuple[Array, Array] = backend().module.walk_trees(*_lay_out(data), *nodes, self.threads or count_cores())
+        out: tuple[Array, Array] = backend().module.walk_trees(*lay_out(data), *nodes, self.threads or count_cores())
         return out
 
     def choose_kappa(self, kappas: list[float], data: Dataset) -> tuple[float, list[float]]:
@@ -238,11 +238,12 @@ def grow_trees(data: Dataset, min_rows: float = 10, kappa: float = 1.0, work: Wo
         return bool(finished)
 
     args = (targets, float(min_rows), -float(np.log(kappa)), work.threads, go_on)
-    nodes: tuple[Array, Array, Array, Array, Array, Array, Array] = backend().module.grow_trees(*_lay_out(table), *args)
+    nodes: tuple[Array, Array, Array, Array, Array, Array, Array] = backend().module.grow_trees(*lay_out(table), *args)
     return Trees(data.domain, targets, *nodes, work.threads, finished)
 
 
-def _lay_out(data: Dataset) -> tuple[Array, Array, Array]:
+def lay_out(data: Dataset) -> tuple[Array, Array, Array]:
+    """The rows as the kernels of trees take them: codes by variable, the numbers of states, weights."""
     return np.ascontiguousarray(data.codes.T, dtype=np.int16), data.domain.n_states.astype(np.int32), data.weights
 
 
