@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 
 from undirected.data.dataset import Dataset
 from undirected.data.variables import Domain
@@ -39,7 +40,7 @@ class StreamedDTSL(StreamLearner):
     conversion : {{"prune", "default", "prune-10", "prune-5", "nonzero"}}
         As in `DTSL`.
     kappa, min_rows : float
-        As in `DTSL`; Hoeffding trees only know ``min_rows``.
+        As in `DTSL`; a Hoeffding leaf meets both, too, before it splits.
     grace : int
         Rows of a Hoeffding leaf between two looks at its tests.
     split_delta : float
@@ -57,8 +58,8 @@ class StreamedDTSL(StreamLearner):
     Notes
     -----
     Lowd and Davis, JMLR 15, 2014, Section 4.3; Domingos and Hulten, "Mining High-Speed Data Streams", KDD 2000. Deviations: (1) a split
-    tests one state of one variable, as in `DTSL`; the bound compares the best tests of the two best variables. (2) As in
-    `StreamedGSSL`, (1) and (2).
+    tests one state of one variable, as in `DTSL`; the bound compares the best tests of the two best variables. (2) A split must gain
+    what ``kappa`` asks for, tied or not; ``kappa=1`` restores the paper. (3) As in `StreamedGSSL`, (1) and (2).
 
     Examples
     --------
@@ -130,17 +131,20 @@ class StreamedDTSL(StreamLearner):
         check_number("max_leaves", self.max_leaves, 1, whole=True)
 
     def start_structure(self, chunk: Dataset) -> Grown:
-        return Grown(Forest.plant(chunk) if self.hoeffding else None)
+        return Grown(Forest.plant(chunk, int(self.memory) // 4) if self.hoeffding else None)
 
     def update_structure(self, structure: Grown, chunk: Dataset, work: Work) -> FeatureSet:
         if structure.forest is None:
             self.trees_ = grow_trees(chunk, self.min_rows, float(self.kappa), work.silent())
         else:
+            if self.decay < 1:
+                structure.forest.fade(self.decay)
             growth = Growth(
-                int(self.grace), self.split_delta, self.tau, self.min_rows, int(self.max_leaves), max(int(self.memory) // 4, structure.forest.seen.nbytes)
-            )
+                int(self.grace), self.split_delta, self.tau, -float(np.log(self.kappa)), self.min_rows, int(self.max_leaves),
+                int(self.memory) // 4,
+            )  # fmt: skip
             structure.forest.learn(chunk, growth, work)
-            self.trees_ = structure.forest.read_trees()
+            self.trees_ = structure.forest.read_trees(work.threads)
         return convert(self.trees_, self.conversion)
 
     def widen_structure(self, structure: Grown, domain: Domain) -> None:
@@ -151,6 +155,4 @@ class StreamedDTSL(StreamLearner):
         return {"hoeffding": structure.forest is not None}, {} if structure.forest is None else structure.forest.pack()
 
     def unpack_structure(self, tree: dict[str, Any], arrays: Arrays, domain: Domain) -> Grown:
-        if not tree["hoeffding"]:
-            return Grown(None)
-        return Grown(Forest.unpack(arrays, domain))
+        return Grown(Forest.unpack(arrays, domain) if tree["hoeffding"] else None)

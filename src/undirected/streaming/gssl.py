@@ -1,4 +1,4 @@
-"""GSSL on a stream: conjunctions drawn from the network's features and the chunk's rows, counted over chunks."""
+"""GSSL on a stream: conjunctions are generated from the network's features and each chunk's rows, and counted over chunks."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ from undirected.work import MEMORY, Work
 
 @dataclass
 class Counter:
-    """Conjunctions and how often they were drawn, decayed; in the order in which they first came."""
+    """How often conjunctions were generated: the newest last, each once, and never more than a given number."""
 
     features: FeatureSet
     counts: Array
 
-    def add(self, new: FeatureSet, counts: Array, decay: float) -> None:
-        """Add what a chunk has drawn."""
-        both = self.features.concatenate(new)
-        _, first, group = np.unique(both.hashes, return_index=True, return_inverse=True)
-        totals = np.bincount(group, weights=np.concatenate([decay * self.counts, counts]), minlength=len(first))
-        order = np.argsort(first)
-        self.features, self.counts = both.subset(first[order]), totals[order]
+    def add(self, new: FeatureSet, counts: Array, most: int) -> None:
+        """Count more; where there are too many, the rarest leave, the oldest of them first."""
+        both, counted = self.features.concatenate(new), np.concatenate([self.counts, counts])
+        _, last, group = np.unique(both.hashes[::-1], return_index=True, return_inverse=True)
+        total = np.bincount(group[::-1], weights=counted, minlength=len(last))
+        last = len(both) - 1 - last  # where each comes last
+        kept = np.lexsort((last, total))[max(0, len(last) - most) :]
+        kept = kept[np.argsort(last[kept])]
+        self.features, self.counts = both.subset(last[kept]), total[kept]
 
-    def trim(self, most: int) -> None:
-        """Keep those of the highest counts, the newest of equal ones."""
-        if len(self.features) > most:
-            kept = np.sort(np.lexsort((np.arange(len(self.counts)), self.counts))[-most:])
-            self.features, self.counts = self.features.subset(kept), self.counts[kept]
+    def drop(self, gone: FeatureSet) -> None:
+        """Forget how often some were generated."""
+        self.keep(~np.isin(self.features.hashes, gone.hashes))
+
+    def keep(self, which: Array) -> None:
+        """Forget all but these."""
+        self.features, self.counts = self.features.subset(which), self.counts[which]
 
     def copy(self) -> Counter:
         """The same counts, to be added to on their own."""
@@ -47,24 +51,24 @@ class Counter:
 
 
 class StreamedGSSL(StreamLearner):
-    __doc__ = f"""`GSSL` chunk by chunk: literals are dropped at random from the chunk's rows and the network's features; counts add up.
+    __doc__ = f"""`GSSL` chunk by chunk: conjunctions are generated from the network's features and the chunk's rows, and counted over chunks.
 
     Parameters
     ----------
     n_generated : int
-        Length of each chunk's list, its rows and the network's features included.
-    threshold : int
-        A conjunction is a candidate once it was drawn more often than this, in all chunks together.
+        Length of a chunk's list: the network's features, the chunk's distinct rows, and what is drawn from them.
+    threshold : float
+        Conjunctions that were generated more often than this are candidates.
     initial : {{"auto", "all", "positive"}}
         As in `GSSL`; ``auto`` is settled by the first chunk.
-    max_generated : int
-        Most conjunctions that are counted; those drawn least often leave first.{SHARED_PARAMETERS}
+    max_counted : int
+        Most conjunctions that are counted at a time. The rarest leave, the oldest of them first.{SHARED_PARAMETERS}
 
     Notes
     -----
-    Chandra, Karande and Khan, "A Comparative Study of Markov Network Structure Learning Methods Over Data Streams", Section III, of Van
-    Haaren and Davis, AAAI 2012. Deviations: (1) only candidates that would come out with a weight enter (``screen=False``). (2) Weights
-    remember earlier chunks (``remember="none"``). (3) The counter is bounded.
+    Chandra, Karande and Khan, "A Comparative Study of Markov Network Structure Learning Methods Over Data Streams", Section III, D.
+    Deviations: (1) only candidates that would come out with a weight enter (``screen=False`` restores the paper). (2) Weights remember
+    earlier chunks (``remember="none"``). (3) How often a conjunction was made adds up over chunks.
 
     Examples
     --------
@@ -80,10 +84,10 @@ class StreamedGSSL(StreamLearner):
 
     def __init__(
         self,
-        n_generated: int = 50_000,
-        threshold: int = 1,
+        n_generated: int = 100_000,
+        threshold: float = 1,
         initial: str = "auto",
-        max_generated: int = 50_000,
+        max_counted: int = 200_000,
         l1: float = 5.0,
         sd: float = 0.5,
         tol: float = 1e-4,
@@ -113,31 +117,44 @@ class StreamedGSSL(StreamLearner):
         self.n_generated = n_generated
         self.threshold = threshold
         self.initial = initial
-        self.max_generated = max_generated
+        self.max_counted = max_counted
 
     def check_parameters(self) -> None:
         check_number("n_generated", self.n_generated, 1, (1 << 31) - 1, whole=True)
-        check_number("threshold", self.threshold, 0, whole=True)
-        check_number("max_generated", self.max_generated, 1, whole=True)
+        check_number("threshold", self.threshold, 0)
+        check_number("max_counted", self.max_counted, 1, whole=True)
         if self.initial not in INITIAL:
             raise ParameterError(f"initial={self.initial!r} is not known; choose one of {', '.join(INITIAL)}")
+
+    @property
+    def first_seed(self) -> int:
+        return int(self.random_state)  # as the batch learner has it
 
     def start_structure(self, chunk: Dataset) -> Counter:
         return Counter(FeatureSet.from_normalised([], chunk.domain), np.zeros(0))
 
     def update_structure(self, structure: Counter, chunk: Dataset, work: Work) -> FeatureSet:
-        start, literals = list_row_conjunctions(chunk, self.initial)
-        pool = FeatureSet(chunk.domain, start, literals)
-        if self._fitting is not None and self._fitting.features.domain == chunk.domain:
-            network = self._fitting.features
-            plain = np.add.reduceat(network.literals >= chunk.domain.n_literals, network.start[:-1]) == 0
-            pool = network.subset(plain & (network.lengths > 1)).concatenate(pool)
+        domain = chunk.domain
+        rows = FeatureSet(domain, *list_row_conjunctions(chunk, self.initial if domain.is_binary else "all"))
+        pool = rows if self._fitting is None else self._known_features(domain).concatenate(rows)
         start, literals, counts, _, _ = backend().module.gssl_generate(
-            pool.start, pool.literals, max(int(self.n_generated), len(pool)), 0, self.seed_, work.threads
+            pool.start, pool.literals, int(self.n_generated), 0, self.seed_, work.threads
         )
-        structure.add(FeatureSet.from_arrays(chunk.domain, start, literals), counts.astype(float), self.decay)
-        structure.trim(int(self.max_generated))
+        new = FeatureSet.from_arrays(domain, start, literals)
+        some = new.lengths > 0
+        structure.counts = self.decay * structure.counts
+        structure.add(new.subset(some), counts[some], int(self.max_counted))
         return structure.features.subset(structure.counts > self.threshold)
+
+    def _known_features(self, domain: Domain) -> FeatureSet:
+        """The longer features of the network so far, over the domain of this chunk."""
+        assert self._fitting is not None
+        features = self._fitting.features
+        longer = features.subset(features.lengths > 1)
+        return longer if longer.domain == domain else widen_features(longer, domain)
+
+    def drop_features(self, structure: Counter, gone: FeatureSet) -> None:
+        structure.drop(gone)
 
     def widen_structure(self, structure: Counter, domain: Domain) -> None:
         structure.features = widen_features(structure.features, domain)

@@ -1,7 +1,8 @@
-"""Hoeffding trees, one for each variable: they grow while rows pass, by a test that is known to be the best but for a small chance."""
+"""Hoeffding trees: one per variable, which grow over a whole stream from counts kept at their leaves."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -15,225 +16,260 @@ from undirected.streaming.widening import spread_by_literal, translate_literals
 from undirected.structure.trees import Trees, lay_out
 from undirected.work import Work
 
+NONE = -math.inf
+
 
 @dataclass(frozen=True)
 class Growth:
-    """When a leaf splits: every ``grace`` rows, if the gain of the best variable's best test exceeds that of the second-best variable
-    by what chance could make of it but with probability ``delta``, or if both are that close to each other that it does not matter."""
+    """When a leaf splits: the rows between two looks, the chance of a wrong split, the bound below which tests count as equally good, the
+    gain in log-likelihood per parameter and the rows on each side that every split needs, and what all leaves may come to."""
 
     grace: int
     delta: float
     tau: float
+    least_gain: float
     min_rows: float
-    max_leaves: int  # of a tree
-    max_bytes: int  # of the counts at leaves
+    max_leaves: int
+    memory: int
 
 
 @dataclass
 class Forest:
-    """Trees in flat arrays, as in `Trees`, and what their leaves have seen.
+    """Trees as `Trees` lays them out, and what their leaves have seen.
 
-    ``count`` are the weights of rows by state of the target that a node has had since it was made, what its parent knew of them
-    included; ``known`` that part. A leaf with a ``block`` of ``seen`` counts every literal there by state of the target.
+    A leaf that looks for a split has a block of ``seen``, from ``block`` on: the weight of its rows by literal and by state of the target.
+    Literals of ``common`` states are left out, since the others leave theirs over. The first rows of a leaf were counted above it: what
+    it was ``given`` is in ``count``, but not in its block.
     """
 
     domain: Domain
-    common: Array  # of each variable a state that is not counted: the others tell
+    common: Array
     targets: Array
     start: Array
     test: Array
     yes: Array
     no: Array
+    gain: Array
     count_start: Array
     count: Array
-    known: Array
-    checked: Array  # rows that a leaf had when it was last looked at
+    given: Array
     block: Array
+    looked: Array  # the weight in the block of each leaf when it last looked for a split
     seen: Array
 
     @classmethod
-    def plant(cls, data: Dataset) -> Forest:
-        """A leaf for each variable with more than one state."""
-        domain = data.domain
-        targets = np.flatnonzero(domain.n_states > 1).astype(np.int32)
-        n, sizes = len(targets), domain.n_states[targets].astype(np.int64)
-        counts = data.literal_counts()
+    def plant(cls, chunk: Dataset, memory: int) -> Forest:
+        """Start with a single leaf for each variable of more than one state."""
+        domain = chunk.domain
+        counts = chunk.literal_counts()
         common = np.array([np.argmax(counts[a:b]) for a, b in zip(domain.base, domain.base[1:], strict=False)], dtype=np.int32)
-        none = np.full(n, -1, dtype=np.int32)
-        blocks = domain.n_literals * sizes
-        return cls(
-            domain, common, targets, np.arange(n + 1, dtype=np.int64), none, none.copy(), none.copy(),
-            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), np.zeros(int(sizes.sum())), np.zeros(int(sizes.sum())),
-            np.zeros(n), np.concatenate([[0], np.cumsum(blocks)[:-1]]).astype(np.int64)[:n], np.zeros(int(blocks.sum())),
+        targets = np.flatnonzero(domain.n_states > 1).astype(np.int32)
+        n, states = len(targets), domain.n_states[targets].astype(np.int64)
+        count_start = np.concatenate([[0], np.cumsum(states)])
+        empty, leaf = np.zeros(count_start[-1]), np.full(n, -1, dtype=np.int32)
+        forest = cls(
+            domain, common, targets, np.arange(n + 1), leaf, leaf.copy(), leaf.copy(), np.full(n, NONE), count_start, empty, empty.copy(),
+            np.full(n, -1, dtype=np.int64), np.zeros(n), np.zeros(0),
         )  # fmt: skip
+        forest._give_blocks(np.arange(n), memory)
+        return forest
+
+    @property
+    def tree(self) -> Array:
+        """The tree of each node."""
+        return np.repeat(np.arange(len(self.targets)), np.diff(self.start))
+
+    def learn(self, chunk: Dataset, growth: Growth, work: Work) -> None:
+        """Send the rows of a chunk down the trees, ``grace`` at a time, and let leaves split in between."""
+        for at in range(0, len(chunk), growth.grace):
+            some = Dataset(chunk.domain, chunk.codes[at : at + growth.grace], chunk.weights[at : at + growth.grace])
+            backend().module.count_at_leaves(
+                *lay_out(some.distinct), self.common, self.targets, self.start, self.test, self.yes, self.no, self.count_start, self.block,
+                self.count, self.seen, work.threads,
+            )  # fmt: skip
+            self._split(growth)
+
+    def fade(self, decay: float) -> None:
+        """Let all that was counted weigh less."""
+        self.count, self.given, self.looked, self.seen = (decay * x for x in (self.count, self.given, self.looked, self.seen))
+
+    # -- splitting
+    def _split(self, growth: Growth) -> None:
+        """Split the leaves that have seen enough."""
+        leaves = self._find_ready(growth)
+        states = self.domain.n_states[self.targets[self.tree[leaves]]]
+        chosen: list[Array] = []
+        made: list[tuple[Array, Array, Array]] = []
+        for k in np.unique(states):
+            own = leaves[states == k]
+            found = self._find_splits(own, int(k), growth)
+            chosen.append(own[found[0]])
+            made.append(found[1:])
+        if not chosen:
+            return
+        nodes = np.concatenate(chosen)
+        if len(nodes):
+            order = np.argsort(nodes)
+            literal, gain = (np.concatenate([one[i] for one in made])[order] for i in (0, 1))
+            sides = [side for one in made for side in one[2]]
+            self._make_children(nodes[order], literal, gain, [sides[i] for i in order], growth)
+        self._rest_full_trees(growth.max_leaves)
+
+    def _find_ready(self, growth: Growth) -> Array:
+        """The leaves with enough new rows, of more than one state of the target."""
+        first = self.count_start[:-1]
+        weight = np.add.reduceat(self.count - self.given, first) if len(first) else np.zeros(0)
+        several = np.add.reduceat((self.count > 0).astype(np.int64), first) > 1 if len(first) else np.zeros(0, dtype=bool)
+        ready = (self.block >= 0) & several & (weight - self.looked >= growth.grace)
+        self.looked = np.where(ready, weight, self.looked)
+        return np.flatnonzero(ready)
+
+    def _find_splits(self, leaves: Array, k: int, growth: Growth) -> tuple[Array, Array, Array, list[Array]]:
+        """Which of some leaves, whose targets have ``k`` states, split; by what literal, with what gain; and the rows on the side where it
+        holds, by state of the target."""
+        domain = self.domain
+        total = np.stack([self.count[self.count_start[n] : self.count_start[n] + k] - self.given[self.count_start[n] :][:k] for n in leaves])
+        held = self._complete(leaves, k, total)
+        rest = total[:, None, :] - held
+        n, n_held = total.sum(axis=1), held.sum(axis=2)
+        gain = _measure(held) + _measure(rest) - _measure(total)[:, None]
+        variable = domain.literal_variable
+        small = (n_held < growth.min_rows) | (n[:, None] - n_held < growth.min_rows)
+        repeated = (domain.n_states[variable] == 2) & (np.arange(domain.n_literals) == domain.base[variable])  # the other state's test
+        gain[small | repeated | (domain.n_states[variable] < 2) | (variable == self.targets[self.tree[leaves]][:, None])] = NONE
+        by_variable = np.maximum.reduceat(gain, domain.base[:-1], axis=1)
+        best = np.argmax(gain, axis=1)
+        rows = np.arange(len(leaves))
+        top = gain[rows, best]
+        by_variable[rows, variable[best]] = NONE
+        second = np.maximum(by_variable.max(axis=1), 0.0)  # not to split gains nothing
+        bound = math.log(k) * np.sqrt(math.log(1 / growth.delta) / (2 * np.maximum(n, 1e-300)))
+        sure = ((top - second) / np.maximum(n, 1e-300) > bound) | (bound < growth.tau)
+        which = np.flatnonzero(sure & (top > max(growth.least_gain * (k - 1), 0.0)))
+        return which, best[which], top[which], list(held[which, best[which]])
+
+    def _complete(self, leaves: Array, k: int, total: Array) -> Array:
+        """What leaves have seen by literal and state of the target, common states among the literals: ``[leaves][literals][k]``."""
+        domain = self.domain
+        size = domain.n_literals * k
+        held = self.seen[self.block[leaves][:, None] + np.arange(size)].reshape(len(leaves), domain.n_literals, k)
+        own = domain.base[:-1] + self.common
+        held[:, own] = 0
+        held[:, own] = np.maximum(total[:, None, :] - np.add.reduceat(held, domain.base[:-1], axis=1), 0.0)
+        return held
+
+    def _make_children(self, nodes: Array, literal: Array, gain: Array, held: list[Array], growth: Growth) -> None:
+        """Give nodes two children each, behind the nodes of their trees."""
+        tree, sizes = self.tree, np.diff(self.start)
+        rank = np.zeros(len(nodes), dtype=np.int64)  # among the nodes of its tree that split
+        for i in range(1, len(nodes)):
+            rank[i] = rank[i - 1] + 1 if tree[nodes[i]] == tree[nodes[i - 1]] else 0
+        self.test[nodes], self.gain[nodes] = literal, gain
+        self.yes[nodes] = sizes[tree[nodes]] + 2 * rank
+        self.no[nodes] = self.yes[nodes] + 1
+        blocks, self.block[nodes] = self.block[nodes].copy(), -1
+        owner = np.repeat(tree[nodes], 2)
+        order = np.argsort(np.concatenate([tree, owner]), kind="stable")
+        parts = [self.count[a:b] for a, b in zip(self.count_start, self.count_start[1:], strict=False)]
+        given = [self.given[a:b] for a, b in zip(self.count_start, self.count_start[1:], strict=False)]
+        for node, yes in zip(nodes, held, strict=True):
+            share = _share_out(parts[node], yes, parts[node] - given[node])
+            for side in (share, parts[node] - share):
+                parts.append(side)
+                given.append(side)
+        n_new = len(owner)
+        grown = np.full(n_new, -1, dtype=np.int32)
+        self.test, self.yes, self.no = (np.concatenate([x, grown])[order] for x in (self.test, self.yes, self.no))
+        self.gain = np.concatenate([self.gain, np.full(n_new, NONE)])[order]
+        self.looked = np.concatenate([self.looked, np.zeros(n_new)])[order]
+        taken = np.full(n_new, -1, dtype=np.int64)
+        taken[::2] = blocks  # the child where the literal holds takes over its parent's block
+        self.block = np.concatenate([self.block, taken])[order]
+        self.count, self.given = (np.concatenate([flat[i] for i in order]) for flat in (parts, given))
+        self.count_start = np.concatenate([[0], np.cumsum([len(parts[i]) for i in order])])
+        self.start = np.concatenate([[0], np.cumsum(sizes + np.bincount(owner, minlength=len(sizes)))])
+        place = np.argsort(order)[len(tree) :]
+        for at, node in zip(blocks, place[::2], strict=True):
+            self.seen[at : at + self._size_block(node)] = 0
+        self._give_blocks(place[1::2], growth.memory)
+
+    def _size_block(self, node: int) -> int:
+        return int(self.domain.n_literals * (self.count_start[node + 1] - self.count_start[node]))
+
+    def _give_blocks(self, nodes: Array, memory: int) -> None:
+        """Give leaves blocks to count in, as far as memory allows."""
+        at, wanted = len(self.seen), len(self.seen)
+        for node in np.sort(nodes).tolist():
+            size = self._size_block(node)
+            if 8 * (wanted + size) > memory:
+                break
+            self.block[node] = wanted
+            wanted += size
+        self.seen = np.concatenate([self.seen, np.zeros(wanted - at)])
+
+    def _rest_full_trees(self, max_leaves: int) -> None:
+        """Take the blocks of trees that have as many leaves as they may, and close the gaps between the others."""
+        leaves = np.bincount(self.tree[self.test < 0], minlength=len(self.targets))
+        resting = (leaves[self.tree] >= max_leaves) & (self.block >= 0)
+        if not resting.any():
+            return
+        self.block[resting] = -1
+        self._rebuild_blocks({int(node): self.seen[self.block[node] :][: self._size_block(node)] for node in np.flatnonzero(self.block >= 0)})
+
+    def _rebuild_blocks(self, contents: dict[int, Array]) -> None:
+        nodes = sorted(contents)
+        sizes = np.array([len(contents[node]) for node in nodes], dtype=np.int64)
+        self.block[nodes] = np.cumsum(sizes) - sizes
+        self.seen = np.concatenate([contents[node] for node in nodes]) if nodes else np.zeros(0)
+
+    # -- reading, widening, keeping
+    def read_trees(self, threads: int | None = None) -> Trees:
+        """The trees as they are now."""
+        own = (self.targets, self.start, self.test, self.yes, self.no, self.gain, self.count_start, self.count)
+        return Trees(self.domain, *(array.copy() for array in own), threads)
+
+    def widen(self, domain: Domain) -> None:
+        """Follow the domain to more states."""
+        old = self.domain
+        blocks = {
+            int(node): self.seen[self.block[node] :][: self._size_block(node)].reshape(old.n_literals, -1)
+            for node in np.flatnonzero(self.block >= 0)
+        }
+        grown = (domain.n_states - old.n_states)[self.targets[self.tree]]
+        split = self.test >= 0
+        self.test[split] = translate_literals(self.test[split], old, domain)
+        ends = np.repeat(self.count_start[1:], grown)
+        self.count, self.given = np.insert(self.count, ends, 0.0), np.insert(self.given, ends, 0.0)
+        self.count_start = self.count_start + np.concatenate([[0], np.cumsum(grown)])
+        self.domain = domain
+        wider = {n: np.pad(spread_by_literal(b, old, domain), ((0, 0), (0, int(grown[n])))).ravel() for n, b in blocks.items()}
+        self._rebuild_blocks(wider)
+        # A variable that had a single state has no tree, and no rows to grow one from: it stays without.
 
     def copy(self) -> Forest:
         """The same trees, to be grown on their own."""
-        return replace(self, count=self.count.copy(), seen=self.seen.copy(), checked=self.checked.copy())
-
-    @property
-    def _tree(self) -> Array:
-        return np.repeat(np.arange(len(self.targets)), np.diff(self.start))
-
-    def learn(self, data: Dataset, growth: Growth, work: Work) -> None:
-        """Send rows down the trees, ``grace`` at a time, and let leaves split in between."""
-        for at in range(0, len(data), growth.grace):
-            rows = data.subset(np.arange(at, min(at + growth.grace, len(data))))
-            backend().module.count_at_leaves(
-                *lay_out(rows), self.common, self.targets, self.start, self.test, self.yes, self.no, self.count_start, self.block,
-                self.count, self.seen, work.threads,
-            )  # fmt: skip
-            self._grow(growth)
-
-    def _grow(self, growth: Growth) -> None:
-        """Let the leaves split that have had enough rows since they were last looked at."""
-        rows = np.add.reduceat(self.count, self.count_start[:-1]) if len(self.test) else np.zeros(0)
-        ripe = np.flatnonzero((self.block >= 0) & (rows - self.checked >= growth.grace))
-        self.checked[ripe] = rows[ripe]
-        splits = {}
-        tree, n_literals = self._tree, self.domain.n_literals
-        for k in np.unique(self.domain.n_states[self.targets[tree[ripe]]]).tolist():
-            nodes = ripe[self.domain.n_states[self.targets[tree[ripe]]] == k]
-            for some in np.array_split(nodes, max(1, len(nodes) * n_literals * k // (1 << 22))):
-                tests, sure = self._find_tests(some, tree[some], k, growth)
-                splits |= {int(node): int(test) for node, test, yes in zip(some, tests, sure, strict=True) if yes}
-        if splits:
-            self._split(splits, growth)
-
-    def _gather(self, nodes: Array, k: int) -> tuple[Array, Array]:
-        """What leaves have seen: ``[nodes][literals][states of the target]``, and by state of the target alone."""
-        at = self.block[nodes][:, None] + np.arange(self.domain.n_literals * k)
-        seen = self.seen[at].reshape(len(nodes), self.domain.n_literals, k)
-        own = self.count_start[nodes][:, None] + np.arange(k)
-        total = self.count[own] - self.known[own]
-        base = self.domain.base[:-1].astype(np.int64)
-        by_variable = np.add.reduceat(seen, base, axis=1)
-        seen[:, base + self.common] = total[:, None, :] - by_variable
-        return seen, total
-
-    def _find_tests(self, nodes: Array, tree: Array, k: int, growth: Growth) -> tuple[Array, Array]:
-        """The best test of each leaf, and whether it is good enough to be made."""
-        seen, total = self._gather(nodes, k)
-        rest = total[:, None, :] - seen
-        n = total.sum(axis=1)
-        gain = (_entropy(total) - (_entropy(seen) + _entropy(rest)).T).T / np.maximum(n, 1)[:, None]
-        enough = (seen.sum(axis=2) >= growth.min_rows) & (rest.sum(axis=2) >= growth.min_rows)
-        variable = self.domain.literal_variable
-        own = variable[None, :] == self.targets[tree][:, None]
-        gain = np.where(enough & ~own, gain, -np.inf)
-        base = self.domain.base[:-1].astype(np.int64)
-        by_variable = np.maximum.reduceat(gain, base, axis=1)
-        best = np.argmax(by_variable, axis=1)
-        rows = np.arange(len(nodes))
-        top = by_variable[rows, best]
-        by_variable[rows, best] = -np.inf
-        second = np.maximum(by_variable.max(axis=1), 0.0) if by_variable.shape[1] else np.zeros(len(nodes))
-        bound = np.log(k) * np.sqrt(np.log(1 / growth.delta) / (2 * np.maximum(n, 1)))
-        sure = (top > 0) & ((top - second > bound) | ((bound < growth.tau) & (top > bound * TIE_SHARE)))
-        gain[variable[None, :] != best[:, None]] = -np.inf
-        return np.argmax(gain, axis=1), sure
-
-    def _split(self, splits: dict[int, int], growth: Growth) -> None:
-        """Make tests of leaves; what they have seen starts the counts of their children, while there is room for them."""
-        tree = self._tree
-        leaves = np.bincount(tree[self.test < 0], minlength=len(self.targets))
-        parts: dict[str, list[Array]] = {name: [] for name in ("test", "yes", "no", "count", "known", "checked", "sizes")}
-        blocks: list[Array | None] = []
-        start, room = [0], growth.max_bytes
-        for t in range(len(self.targets)):
-            a, b = int(self.start[t]), int(self.start[t + 1])
-            k = int(self.domain.n_states[self.targets[t]])
-            test, yes, no = (values[a:b].tolist() for values in (self.test, self.yes, self.no))
-            counts = [self.count[self.count_start[j] : self.count_start[j + 1]] for j in range(a, b)]
-            known = [self.known[self.count_start[j] : self.count_start[j + 1]] for j in range(a, b)]
-            checked = self.checked[a:b].tolist()
-            own: list[Array | None] = [
-                None if at < 0 else self.seen[at : at + self.domain.n_literals * k] for at in self.block[a:b].tolist()
-            ]
-            for j in [j for j in range(a, b) if j in splits]:
-                if leaves[t] >= growth.max_leaves:
-                    break
-                seen, total = self._gather(np.array([j]), k)
-                held = seen[0, splits[j]]
-                test[j - a], yes[j - a], no[j - a], own[j - a] = splits[j], len(test), len(test) + 1, None
-                for child in (held, total[0] - held):
-                    test.append(-1)
-                    yes.append(-1)
-                    no.append(-1)
-                    counts.append(child)
-                    known.append(child)
-                    checked.append(float(child.sum()))
-                    own.append(np.zeros(self.domain.n_literals * k))
-                leaves[t] += 1
-            for name, values in (("test", test), ("yes", yes), ("no", no)):
-                parts[name].append(np.array(values, dtype=np.int32))
-            parts["count"] += counts
-            parts["known"] += known
-            parts["checked"].append(np.array(checked))
-            parts["sizes"].append(np.full(len(test), k, dtype=np.int64))
-            blocks += own
-            start.append(start[-1] + len(test))
-        self.start = np.array(start, dtype=np.int64)
-        self.test, self.yes, self.no, self.checked = (np.concatenate(parts[name]) for name in ("test", "yes", "no", "checked"))
-        self.count, self.known = np.concatenate(parts["count"]), np.concatenate(parts["known"])
-        self.count_start = np.concatenate([[0], np.cumsum(np.concatenate(parts["sizes"]))]).astype(np.int64)
-        kept: list[Array] = []
-        self.block = np.full(len(self.test), -1, dtype=np.int64)
-        at = 0
-        for j, values in enumerate(blocks):
-            if values is not None and 8 * (at + len(values)) <= room:
-                self.block[j] = at
-                kept.append(values)
-                at += len(values)
-        self.seen = np.concatenate([np.zeros(0), *kept])
-
-    def read_trees(self) -> Trees:
-        """The trees as they are now."""
-        gain = np.zeros(len(self.test))
-        return Trees(self.domain, self.targets, self.start, self.test, self.yes, self.no, gain, self.count_start, self.count)
-
-    def widen(self, domain: Domain) -> None:
-        """Follow the domain to more states; a variable that had one state gets no tree."""
-        old = self.domain
-        tree = self._tree
-        counts, known, blocks = [], [], []
-        block, at = np.full(len(self.test), -1, dtype=np.int64), 0
-        for j, t in enumerate(tree.tolist()):
-            k, new_k = int(old.n_states[self.targets[t]]), int(domain.n_states[self.targets[t]])
-            own = slice(int(self.count_start[j]), int(self.count_start[j + 1]))
-            for into, values in ((counts, self.count), (known, self.known)):
-                into.append(np.concatenate([values[own], np.zeros(new_k - k)]))
-            if self.block[j] >= 0:
-                seen = self.seen[self.block[j] : self.block[j] + old.n_literals * k].reshape(old.n_literals, k)
-                wide = np.zeros((domain.n_literals, new_k))
-                wide[:, :k] = spread_by_literal(seen, old, domain)
-                block[j], at = at, at + wide.size
-                blocks.append(wide.ravel())
-        sizes = domain.n_states[self.targets[tree]].astype(np.int64)
-        self.count_start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self.count, self.known = np.concatenate([np.zeros(0), *counts]), np.concatenate([np.zeros(0), *known])
-        self.block, self.seen = block, np.concatenate([np.zeros(0), *blocks])
-        inner = self.test >= 0
-        self.test = self.test.copy()
-        self.test[inner] = translate_literals(self.test[inner], old, domain)
-        self.domain = domain
+        return replace(self, **{f.name: getattr(self, f.name).copy() for f in fields(self) if f.name != "domain"})
 
     def pack(self) -> Arrays:
         """The trees, for a checkpoint."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "domain"}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "domain"}
 
     @classmethod
     def unpack(cls, arrays: Arrays, domain: Domain) -> Forest:
         """Take up what `pack` gave."""
-        return cls(domain, **arrays)
+        return cls(domain, **{f.name: arrays[f.name] for f in fields(cls) if f.name != "domain"})
 
 
-TIE_SHARE = 0.5  # of the bound is the least gain of a test that is made because it hardly matters which
-
-
-def _entropy(counts: Array) -> Array:
-    """The entropy of the last axis, in nats, times its sum."""
-    total = counts.sum(axis=-1)
+def _measure(counts: Array) -> Array:
+    """The log-likelihood of counts under their own shares, along the last axis; no counts have none."""
+    n = counts.sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        parts = np.where(counts > 0, counts * np.log(np.maximum(counts, 1e-300)), 0.0).sum(axis=-1)
-        return np.asarray(np.where(total > 0, total * np.log(np.maximum(total, 1e-300)), 0.0) - parts)
+        parts = np.where(counts > 0, counts * np.log(counts), 0.0).sum(axis=-1)
+        return np.asarray(parts - np.where(n > 0, n * np.log(n), 0.0))
+
+
+def _share_out(count: Array, held: Array, of: Array) -> Array:
+    """The part of a node's counts that goes to the child where the test holds: what was seen there, and of rows that were counted above
+    the node the same share, state by state."""
+    share = np.where(of > 0, held / np.maximum(of, 1e-300), held.sum() / max(float(of.sum()), 1e-300))
+    return np.asarray(count * np.clip(share, 0.0, 1.0))

@@ -305,10 +305,14 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         return fitting, self.start_structure(rows), rows, view
 
     @property
+    def first_seed(self) -> int:
+        """The seed of the first chunk, which is that of the batch learner."""
+        return int(check_random_state(int(self.random_state)).randint(1 << 31))
+
+    @property
     def seed_(self) -> int:
-        """The seed of the present chunk; that of the first is the batch learners'."""
-        first = int(check_random_state(int(self.random_state)).randint(1 << 31))
-        return (first + self.n_chunks_ * 0x9E3779B97F4A7C15) & ((1 << 62) - 1)
+        """The seed of the present chunk."""
+        return (self.first_seed + self.n_chunks_ * 0x9E3779B97F4A7C15) & ((1 << 62) - 1)
 
     # -- asking
     def score_many(self, X: Any) -> float:

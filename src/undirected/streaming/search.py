@@ -1,10 +1,9 @@
-"""Searches on a stream: BLM or Della Pietra, from the network as it is, within a time for each chunk."""
+"""The searches BLM and Della Pietra on a stream: on every chunk they go on from the network there is."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
-
-import numpy as np
 
 from undirected.data.dataset import Dataset
 from undirected.data.variables import Domain
@@ -12,56 +11,59 @@ from undirected.errors import ParameterError, check_number
 from undirected.features.feature_set import FeatureSet
 from undirected.streaming.learner import SHARED_PARAMETERS, StreamLearner
 from undirected.streaming.packing import Arrays
-from undirected.structure.names import find_learner_class
-from undirected.structure.search_learner import SearchLearner
+from undirected.structure.blm import BLM
+from undirected.structure.della_pietra import DellaPietra
+from undirected.structure.search_learner import SearchLearner, check_price
 from undirected.work import MEMORY, Work
 
-SEARCHES = ("blm", "dp")
+METHODS: dict[str, type[SearchLearner]] = {"blm": BLM, "dp": DellaPietra}
 
 
+@dataclass
 class Nothing:
-    """The state of a structure that is the network itself."""
+    """A search has no state but the network."""
 
     def copy(self) -> Nothing:
-        """Itself: there is nothing to change."""
         return self
 
 
 class StreamedSearch(StreamLearner):
-    __doc__ = f"""A search from the network as it is, on each chunk: bottom-up (`BLM`) or by joining features (`DellaPietra`).
+    __doc__ = f"""`BLM` or `DellaPietra` chunk by chunk: each search starts from the network so far and ends with its time.
 
     Parameters
     ----------
-    search : {{"blm", "dp"}}
-        Which one.
+    method : {{"blm", "dp"}}
+        Which of the two searches.
     alpha : float
-        Price of a literal in the search's score, against the rows of one chunk.
-    search_budget : float or None
-        Seconds that a chunk's search may take; None: until nothing improves the score. What is found in a given time depends
-        on the machine, so that only without a budget two runs give the same network.{SHARED_PARAMETERS}
+        Price of a literal in the score of a search; see `BLM`.
+    search_sd : float
+        Standard deviation of the weights' prior during a search.
+    time_budget : float or None
+        Seconds that the search may take on a chunk; None for no limit. A search that time ended does not come out alike in two runs,
+        so that a stream which was cut and resumed equals one that was not only without a limit.{SHARED_PARAMETERS}
 
     Notes
     -----
-    Chandra, Karande and Khan, "A Comparative Study of Markov Network Structure Learning Methods Over Data Streams", Section III. What a
-    search finds on a chunk joins the features of the network. Deviations: as in `StreamedGSSL`, (1) and (2).
+    Chandra, Karande and Khan, "A Comparative Study of Markov Network Structure Learning Methods Over Data Streams", Section III, A and B.
+    Deviations: (1) a search looks at its chunk alone, but starts from all features of the network; those that it lets go stay in the
+    network until their weights are zero. (2) As in `StreamedGSSL`, (1) and (2).
 
     Examples
     --------
     >>> from undirected import StreamedSearch, datasets
-    >>> learner = StreamedSearch(search="dp", alpha=20, search_budget=None)
+    >>> learner = StreamedSearch("dp", alpha=20, time_budget=5)
     >>> for chunk in datasets.load("digits").shards(3):
     ...     learner = learner.learn_many(chunk)
     >>> learner.n_chunks_, bool(learner.last_.npll > -0.6)
     (3, True)
     """
 
-    kind: ClassVar[str] = "search"
-
     def __init__(
         self,
-        search: str = "blm",
+        method: str = "blm",
         alpha: float = 5.0,
-        search_budget: float | None = 10.0,
+        search_sd: float = 0.3,
+        time_budget: float | None = 10.0,
         l1: float = 1.0,
         sd: float = 1.0,
         tol: float = 1e-4,
@@ -88,31 +90,34 @@ class StreamedSearch(StreamLearner):
             l1, sd, tol, remember, decay, window, max_features, screen, patience, chunk_rows, watch, delta, drift, missing, unknown, bins,
             threads, memory, progress, domain, random_state,
         )  # fmt: skip
-        self.search = search
+        self.method = method
         self.alpha = alpha
-        self.search_budget = search_budget
+        self.search_sd = search_sd
+        self.time_budget = time_budget
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return self.method
 
     def check_parameters(self) -> None:
-        if self.search not in SEARCHES:
-            raise ParameterError(f"search={self.search!r} is not known; choose one of {', '.join(SEARCHES)}")
-        check_number("alpha", self.alpha, 0)
-        if self.search_budget is not None:
-            check_number("search_budget", self.search_budget, 0, above=True)
+        if self.method not in METHODS:
+            raise ParameterError(f"method={self.method!r} is not known; choose one of {', '.join(METHODS)}")
+        check_price("alpha", self.alpha)
+        check_number("search_sd", self.search_sd, 0, above=True)
+        if self.time_budget is not None:
+            check_number("time_budget", self.time_budget, 0)
 
     def start_structure(self, chunk: Dataset) -> Nothing:
         return Nothing()
 
     def update_structure(self, structure: Nothing, chunk: Dataset, work: Work) -> FeatureSet:
-        learner = find_learner_class(self.search)(alpha=float(self.alpha), l1=self.l1, sd=self.sd)
-        assert isinstance(learner, SearchLearner)
-        network = FeatureSet.from_normalised([], chunk.domain)
-        if self._fitting is not None and self._fitting.features.domain == chunk.domain:
-            network = self._fitting.features.subset(np.flatnonzero(self._fitting.weights != 0))
-        limited = work.silent() if self.search_budget is None else work.silent().limit(self.search_budget)
-        return learner.improve(network, chunk, limited)
+        learner = METHODS[self.method](alpha=self.alpha, search_sd=self.search_sd)
+        known = FeatureSet.atomic(chunk.domain) if self._fitting is None else self._fitting.features
+        limited = work.silent() if self.time_budget is None else work.silent().limit(float(self.time_budget))
+        return learner.improve(known, chunk, limited)
 
     def widen_structure(self, structure: Nothing, domain: Domain) -> None:
-        """There is nothing to follow."""
+        """There is nothing that could follow."""
 
     def pack_structure(self, structure: Nothing) -> tuple[dict[str, Any], Arrays]:
         return {}, {}

@@ -184,7 +184,7 @@ def search_bottom_up(
     those still outside are passed over until nothing inside changes any more, and then looked at again."""
     generaliser = Generaliser(search, nearest, distance, power)
     if state is None:
-        given = list(initial())
+        given = list(dict.fromkeys([*(f for f in search.first if len(f) > 1), *initial()]))
         search.begin(() if waiting else search.admit(given))
         sweep = Sweep([*given], [])
     else:

@@ -101,7 +101,10 @@ class SearchLearner(Learner):
 
     def improve(self, features: FeatureSet, data: Dataset, work: Work) -> FeatureSet:
         """Search from a network with these features until nothing improves the score or the time is up; returns the features then."""
-        return self._run(data, None, work, first=tuple(features))[0].features.canonical()
+        search, _ = self._run(data, None, work, first=tuple(features))
+        if search.trace.stopped_by is StoppedBy.INTERRUPT:
+            raise KeyboardInterrupt
+        return search.features.canonical()
 
     def _run(
         self,
