@@ -6,16 +6,19 @@ up. A record that a kill cut short counts for nothing and is removed when the fi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from undirected.errors import DataError, FormatError
 
 Record = dict[str, Any]
+MOST_UNWRITTEN = 10_000  # lines that wait for a disk with room
 
 
 def digest(value: Any) -> str:
@@ -28,8 +31,12 @@ def digest_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write beside the target and rename, so that a crash or a full disk leaves the old file, or none, but never half."""
+def write_whole(path: str | os.PathLike[str], content: bytes | str, keep: int = 1) -> None:
+    """Write beside the target and rename, so that a crash or a full disk leaves the old file, or none, but never half.
+
+    With ``keep`` above 1 the versions before it stay, as ``path.1``, ``path.2`` and so on; a crash in between leaves the newest of them
+    as ``path.1``.
+    """
     target = Path(path)
     try:
         raw = content.encode("utf8") if isinstance(content, str) else content
@@ -48,6 +55,10 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
             mask = os.umask(0)
             os.umask(mask)
             os.chmod(temporary, 0o666 & ~mask)
+        versions = list_versions(target, keep)
+        for older, newer in zip(versions[:0:-1], versions[-2::-1], strict=True):
+            if newer.exists():
+                os.replace(newer, older)
         os.replace(temporary, target)
     except OSError as error:
         _discard(temporary)
@@ -55,6 +66,11 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
     except BaseException:
         _discard(temporary)
         raise
+
+
+def list_versions(path: Path, keep: int) -> list[Path]:
+    """The file that `write_whole` writes, and those before it that it keeps, the newest first."""
+    return [path, *(path.with_name(f"{path.name}.{k}") for k in range(1, keep))]
 
 
 def _discard(temporary: str | None) -> None:
@@ -108,6 +124,66 @@ class OwnedFile:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FormatError(f"{self.path} is not {self.kind} ({error}); {self.remedy}") from None
         return content
+
+
+class Appended:
+    """A file of JSON lines that grows beside a checkpoint, which keeps its length: after a restart, what was added later is cut off.
+
+    What cannot be written is told, and tried again with the next lines.
+    """
+
+    def __init__(self, path: Path, length: int, tell: Callable[[str], None]) -> None:
+        self.path, self.tell = path, tell
+        self._unwritten: list[bytes] = []
+        self._failed = False
+        check_writable(path)
+        self.length = min(length, path.stat().st_size) if path.exists() else 0
+        self._file = path.open("r+b" if path.exists() else "x+b", buffering=0)
+        self._file.truncate(self.length)
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Add records; a full disk is no reason to end the work."""
+        self._unwritten += [json.dumps(record).encode() + b"\n" for record in records]
+        raw = memoryview(b"".join(self._unwritten))
+        try:
+            self._file.seek(self.length)
+            done = 0
+            while done < len(raw):
+                done += self._file.write(raw[done:]) or 0
+        except OSError as error:
+            if not self._failed:
+                self.tell(f"{self.path} cannot be written ({error.strerror or error}); its lines wait for the next try")
+            self._failed = True
+            with contextlib.suppress(OSError):
+                self._file.truncate(self.length)
+            del self._unwritten[: -MOST_UNWRITTEN or None]
+            return
+        self.length += len(raw)
+        self._unwritten, self._failed = [], False
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Lock:
+    """A file that says that this process writes what stands beside it; it falls with the process, however that ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.with_name(f".{path.name}.lock").open("w")
+        try:
+            import fcntl
+
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # not on this platform
+            return
+        except OSError:
+            self._file.close()
+            raise DataError(f"another process is writing {path}; end it first, or name another file") from None
+
+    def release(self) -> None:
+        """Let others write."""
+        self._file.close()
 
 
 class Records:

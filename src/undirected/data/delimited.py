@@ -197,7 +197,7 @@ def _take_names(rows: Iterator[Row], name: str, delimiter: str, header: bool | N
         return ["", *(cell.strip() for cell in first)], rest
     sample = list(itertools.islice(rest, HEADER_ROWS))
     rest = itertools.chain(sample, rest)
-    if header if header is not None else _is_header(first, [cells for _, cells in sample]):
+    if header if header is not None else has_names(first, [cells for _, cells in sample]):
         return [cell.strip() for cell in first], rest
     return None, itertools.chain([(first_line, first)], rest)
 
@@ -229,7 +229,7 @@ def _could_be_names(cells: list[str]) -> bool:
     return len(set(clean)) == len(clean) and not any(as_number(c) is not None or c in MISSING_TEXTS for c in clean)
 
 
-def _is_header(first: list[str], rows: list[list[str]]) -> bool:
+def has_names(first: list[str], rows: list[list[str]]) -> bool:
     """A first row that cannot be data: text over numbers, or distinct words none of which comes again in its column. Empty cells tell
     nothing; an empty one above row numbers is how an index is written."""
     cells = [c.strip() for c in first]

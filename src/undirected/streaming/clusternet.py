@@ -69,7 +69,7 @@ class StreamedClusterNet(StreamLearner):
         delta: float = 0.002,
         drift: str = "none",
         missing: str = "drop",
-        unknown: str = "error",
+        unknown: str = "skip",
         bins: int = 4,
         threads: int | None = None,
         memory: int = MEMORY,

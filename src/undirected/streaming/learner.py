@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +24,7 @@ from undirected.streaming.fitting import Fitting, Limits, View
 from undirected.streaming.measures import ChunkLearned, Scores
 from undirected.streaming.memory import Memory
 from undirected.streaming.packing import Arrays, add_prefix, pack, take_prefix, unpack
-from undirected.streaming.rows import Coded, Rejected, Row, RowCoder
+from undirected.streaming.rows import Coded, Rejected, Row, RowCoder, read_row, write_row
 from undirected.structure.learner import find_domain
 from undirected.weights.penalty import check_prior
 from undirected.work import MEMORY, Work
@@ -62,8 +62,8 @@ SHARED_PARAMETERS = """
     missing : {"drop", "mode", "state", "error"}
         Rows with missing cells are left out, filled in with the most frequent states of the first chunk, take missing as a state, or
         are an error.
-    unknown : {"error", "skip", "extend"}
-        A state that the first chunk did not have is an error, its row is left out, or it becomes one more state.
+    unknown : {"skip", "error", "extend"}
+        The row of a state that the first chunk did not have is left out, or is an error, or the state is added to its variable.
     bins, threads, memory, progress
         As in `undirected.read_data` and `undirected.fit_weights`.
     domain : Domain, Dataset, MarkovNetwork or path of a network, optional
@@ -96,7 +96,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         delta: float = 0.002,
         drift: str = "none",
         missing: str = "drop",
-        unknown: str = "error",
+        unknown: str = "skip",
         bins: int = 4,
         threads: int | None = None,
         memory: int = MEMORY,
@@ -165,7 +165,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
 
         Rows that cannot be learned are left out and told in ``rejected_``.
         """
-        self._open()
+        self.open()
         before = self._coder.domain
         saved = copy.copy(self._coder)
         try:
@@ -184,27 +184,39 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
 
     def learn_one(self, x: Row) -> Self:
         """Take one row; every ``chunk_rows`` rows a chunk is learned."""
-        self._open()
+        self.open()
         self.waiting_.append(x)
         if len(self.waiting_) >= self.chunk_rows:
-            rows, self.waiting_ = self.waiting_, []
             try:
-                self.learn_many(rows)
+                self.flush()
             except BaseException:
-                self.waiting_ = rows[:-1]
+                self.waiting_.pop()  # it can be given again
                 raise
         return self
 
+    def set_names(self, names: list[str] | None) -> None:
+        """Say what the cells of rows that are sequences are called; once the first chunk is learned this has no effect."""
+        self.open()
+        if self._coder.domain is None or self._coder.names is None:
+            self._coder.take_names(names)
+
+    def name_cells(self, row: Row, names: list[str] | None) -> Row:
+        """A row that comes with names; where these are not those of the first rows, each cell gets its own."""
+        known = self._coder.names
+        if names is None or known is None or names == known or not isinstance(row, list | tuple) or len(row) != len(names):
+            return row
+        return dict(zip(names, row, strict=True))
+
     def flush(self) -> Self:
         """Learn the rows that `learn_one` has gathered, though they are fewer than a chunk."""
-        self._open()
+        self.open()
         if self.waiting_:
-            rows, self.waiting_ = self.waiting_, []
-            self.learn_many(rows)
+            self.learn_many(self.waiting_)
+            self.waiting_ = []
         return self
 
-    def _open(self) -> None:
-        """Make the state of a learner that has not learned yet."""
+    def open(self) -> None:
+        """Make the state of a learner that has not learned yet, unless it is there."""
         if hasattr(self, "n_chunks_"):
             return
         self._check()
@@ -317,7 +329,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
     # -- asking
     def score_many(self, X: Any) -> float:
         """The mean pseudo-log-likelihood of rows under the network as it is; nothing is learned."""
-        return self._require_network().pll(self._code_only(X), self.threads)
+        return self._require_network().pll(self.code_rows(X), self.threads)
 
     def predict_proba_one(self, x: Mapping[str, Any], target: str) -> dict[str, float]:
         """P(target | the other cells of a row); cells may be missing, or unknown, which is the same. Before the first chunk: nothing."""
@@ -339,7 +351,8 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
             raise DataError("no chunk has been learned yet, so there is no network")
         return self.network_
 
-    def _code_only(self, X: Any) -> Dataset:
+    def code_rows(self, X: Any) -> Dataset:
+        """Rows as the network sees them; those that it cannot code are left out."""
         coder = copy.copy(self._coder)
         coder.unknown = "skip"
         data = coder.encode_table(X).data
@@ -350,14 +363,15 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
     # -- snapshots
     def snapshot(self) -> bytes:
         """The whole state in bytes, from which `restore` makes a learner that goes on as this one would."""
-        return pack(*self._pack())
+        return pack(*self.pack())
 
-    def _pack(self) -> tuple[dict[str, Any], Arrays]:
-        self._open()
+    def pack(self) -> tuple[dict[str, Any], Arrays]:
+        """The whole state as a tree of JSON values and arrays."""
+        self.open()
         params = {name: value for name, value in self.get_params().items() if name not in ("progress", "domain", "threads", "memory")}
         tree: dict[str, Any] = {
             "learner": self.kind, "params": params, "chunks": self.n_chunks_, "rows": self.n_rows_, "scores": self._scores.to_list(),
-            "last": None if self.last_ is None else self.last_.to_dict(), "waiting": [_write_row(row) for row in self.waiting_],
+            "last": None if self.last_ is None else self.last_.to_dict(), "waiting": [write_row(row) for row in self.waiting_],
             "domain": None if self._coder.domain is None else describe_domain(self._coder.domain), "coder": self._coder.pack(),
         }  # fmt: skip
         if self._fitting is None or self._watch is None:
@@ -388,10 +402,10 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _take_up(self, tree: dict[str, Any], arrays: Arrays, name: str) -> None:
-        self._open()
+        self.open()
         self.n_chunks_, self.n_rows_, self._scores = int(tree["chunks"]), int(tree["rows"]), Scores.from_list(tree["scores"])
         self.last_ = None if tree["last"] is None else _read_report(tree["last"])
-        self.waiting_ = [_read_row(row) for row in tree["waiting"]]
+        self.waiting_ = [read_row(row) for row in tree["waiting"]]
         if tree["domain"] is None:
             return
         domain = read_domain(tree["domain"], name)
@@ -418,26 +432,5 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         return cls(**params).take_up(tree, arrays)
 
 
-def _write_row(row: Any) -> Any:
-    """A waiting row as JSON has it."""
-    if isinstance(row, Mapping):
-        return {"by name": {str(name): _write_cell(cell) for name, cell in row.items()}}
-    return {"items": sorted(row)} if isinstance(row, set | frozenset) else [_write_cell(cell) for cell in row]
-
-
-def _write_cell(cell: Any) -> Any:
-    value = cell.item() if isinstance(cell, np.generic) else cell
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def _read_row(row: Any) -> Row:
-    if isinstance(row, dict):
-        return set(row["items"]) if "items" in row else dict(row["by name"])
-    return list(row)
-
-
 def _read_report(tree: dict[str, Any]) -> ChunkLearned:
     return ChunkLearned(**{name: math.nan if value is None and name not in ("drift", "lag", "cmll") else value for name, value in tree.items()})
-
-
-Maker = Callable[..., StreamLearner]

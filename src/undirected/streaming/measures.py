@@ -34,6 +34,7 @@ class ChunkLearned(Milestone):
     counts: dict[str, int] = field(default_factory=dict)  # of rows that were not learned, by reason
     lag: float | None = None
     cmll: float | None = None
+    dead: int = 0  # rows of the whole stream that could not be learned
 
     def __str__(self) -> str:
         score = "first chunk, learned without a score" if math.isnan(self.npll) else f"NPLL {self.npll:.4f} (so far {self.mean_npll:.4f})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -26,6 +27,14 @@ MAX_MEMO = 50_000  # texts of a column whose codes are kept at hand
 _MISSING, _UNKNOWN = -1, -2
 
 Row = Mapping[str, Any] | AbstractSet[str] | Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """What came where a row was expected, and why it is none."""
+
+    text: str
+    reason: str
 
 
 @dataclass
@@ -55,7 +64,7 @@ class RowCoder:
     domain: Domain | None = None
     bins: int = 4
     missing: str = "drop"
-    unknown: str = "error"
+    unknown: str = "skip"
     reading: Reading = field(default_factory=Reading)
     categorical: Sequence[str] = ()
     numeric: Sequence[str] = ()
@@ -77,7 +86,7 @@ class RowCoder:
     # -- the first rows
     def learn(self, rows: Sequence[Row]) -> None:
         """Settle variables and states by the first rows."""
-        usable = [row for row in rows if _describe_fault(row) is None]
+        usable = self._take_alike([row for row in rows if _describe_fault(row) is None])
         if not usable:
             raise DataError(f"{self.source}: none of the first {len(rows):,} rows can be read; {self._first_fault(rows)}")
         table = self._make_table(usable)
@@ -98,9 +107,15 @@ class RowCoder:
         known = [np.bincount(data.codes[:, v][data.codes[:, v] >= 0], minlength=1) for v in range(len(domain))]
         self.modes = [int(np.argmax(counts)) for counts in known]
         if table.names is not None and not self.baskets and not isinstance(usable[0], Mapping):
-            given = self.names if self.names is not None else default_names(len(usable[0]))
+            given = self.names if self.names is not None else default_names(len(table.columns))
             self.places = [given.index(name) for name in domain.names]
         self._settle(domain)
+
+    @staticmethod
+    def _take_alike(rows: list[Row]) -> list[Row]:
+        """The rows of the kind of which there are most: cells by name, in order, or items."""
+        kinds = (Mapping, AbstractSet, Sequence)
+        return max(([row for row in rows if isinstance(row, kind)] for kind in kinds), key=len)
 
     def _first_fault(self, rows: Sequence[Row]) -> str:
         return next((fault for fault in map(_describe_fault, rows) if fault), "there are no rows")
@@ -119,7 +134,8 @@ class RowCoder:
             names = list(dict.fromkeys(str(name) for row in rows if isinstance(row, Mapping) for name in row))
             cells = [[write_value(row.get(name)) for row in rows if isinstance(row, Mapping)] for name in names]
             return RawTable([RawColumn.from_cells(column) for column in cells], names, self.source)
-        width = len(first) if self.names is None else len(self.names)
+        usual = Counter(len(row) for row in rows if isinstance(row, Sequence)).most_common(1)[0][0]
+        width = usual if self.names is None else len(self.names)
         full = [row for row in rows if isinstance(row, Sequence) and len(row) == width]
         columns = [RawColumn.from_cells([write_value(x) for x in column]) for column in zip(*full, strict=True)]
         return RawTable(columns, self.names, self.source)
@@ -175,10 +191,7 @@ class RowCoder:
         return self.encode(X.tolist() if isinstance(X, np.ndarray) else list(X))
 
     def _encode_named(self, rows: Sequence[Row], names: list[str] | None) -> Coded:
-        if names is not None:
-            self.names, self.places = names, None
-            if self.domain is not None:
-                self._settle(self.domain)
+        self.take_names(names)
         return self.encode(rows)
 
     def _list_cells(self, row: Row) -> list[Any] | str:
@@ -272,6 +285,14 @@ class RowCoder:
         assert self.domain is not None
         return None if self.domain.n_literals + len(new) < MAX_LITERALS else f"{what}, and there are too many states in all"
 
+    def take_names(self, names: list[str] | None) -> None:
+        """Say what the cells of rows that are sequences are called."""
+        if names is None or names == self.names:
+            return
+        self.names, self.places = names, None
+        if self.domain is not None:
+            self._settle(self.domain)
+
     def find_code(self, v: int, cell: Any) -> int:
         """The code of a variable's cell; -1 where it is missing or unknown."""
         return max(-1, self._find_code(v, cell))
@@ -293,8 +314,29 @@ class RowCoder:
         self.baskets, self.places, self.names, self.modes = tree["baskets"], tree["places"], tree["names"], tree["modes"]
 
 
+def write_row(row: Any) -> Any:
+    """A row as JSON has it."""
+    if isinstance(row, Mapping):
+        return {"by name": {str(name): _write_cell(cell) for name, cell in row.items()}}
+    return {"items": sorted(row)} if isinstance(row, AbstractSet) else [_write_cell(cell) for cell in row]
+
+
+def _write_cell(cell: Any) -> Any:
+    value = cell.item() if isinstance(cell, np.generic) else cell
+    return value if value is None or isinstance(value, str | int | float | bool) else write_value(value)
+
+
+def read_row(row: Any) -> Row:
+    """Take up what `write_row` gave."""
+    if isinstance(row, dict):
+        return frozenset(row["items"]) if "items" in row else dict(row["by name"])
+    return list(row)
+
+
 def _describe_fault(row: Any) -> str | None:
     """What is wrong with a row whatever the columns are."""
+    if isinstance(row, Unreadable):
+        return row.reason
     if isinstance(row, str | bytes) or not isinstance(row, Mapping | AbstractSet | Sequence):
         return f"a row must be cells by name, in order, or a set of items, not {type(row).__name__}"
     cells = row.values() if isinstance(row, Mapping) else row

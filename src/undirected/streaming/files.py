@@ -1,0 +1,275 @@
+"""Streams of text: files, folders of files, files that grow, pipes and standard input."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import select
+import sys
+import time
+import zlib
+from abc import abstractmethod
+from pathlib import Path
+from typing import IO
+
+from undirected.data.files import BYTE_ORDER_MARKS, check_regular, is_packed
+from undirected.errors import DataError, FormatError, ParameterError
+from undirected.streaming.rows import Row, Unreadable
+from undirected.streaming.sources import Batch, Options, Position
+from undirected.streaming.text_rows import SAMPLE, Feed, TextRows
+
+SUFFIXES = {
+    ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".basket": "basket",
+}  # fmt: skip
+BLOCK_BYTES = 1 << 16  # read at a time
+HEAD_BYTES = 4096  # by which a file is known again
+LOOK_EVERY = 0.2  # seconds between two looks for more at the end of a file
+
+
+class TextSource:
+    """What sources of text share: bytes are read until there are enough lines, and become rows."""
+
+    name: str
+    options: Options
+    _feed: Feed
+
+    def __init__(self, name: str, options: Options) -> None:
+        self.name, self.options = name, options
+        self.names: list[str] | None = None  # those of the first file; rows of files with others come with their names
+
+    @abstractmethod
+    def _get(self, wait: float) -> bytes | None:
+        """More bytes; none if there are none now, after at most ``wait`` seconds; None if none will come."""
+
+    def _turn(self) -> bool:
+        """Whether there is something else to read where no more bytes will come."""
+        return False
+
+    def read(self, max_rows: int, timeout: float) -> Batch:
+        limit = time.monotonic() + timeout
+        out: list[Row | Unreadable] = []
+        while True:
+            wanted, left = max_rows - len(out), limit - time.monotonic()
+            waits = not out and not self._feed.lines.whole
+            block: bytes | None = b""
+            while len(self._feed.lines.whole) < (wanted if self._feed.rows.settled else max(wanted, SAMPLE)):
+                block = self._get(max(0.0, left) if waits else 0.0)
+                if not block:
+                    break
+                self._feed.lines.add(block)
+                waits = False
+            self._feed.settle()
+            out += self._take(wanted)
+            if len(out) >= max_rows:
+                return Batch(out)
+            if block is None:
+                out += self._name(self._feed.end())
+                if not self._turn():
+                    return Batch(out, ended=True)
+            elif not block and (out or left <= 0):
+                return Batch(out)
+
+    def _take(self, max_rows: int) -> list[Row | Unreadable]:
+        return self._name(self._feed.take(max_rows)) if self._feed.rows.settled else []
+
+    def _name(self, rows: list[Row | Unreadable]) -> list[Row | Unreadable]:
+        """Give rows the names of their own file's columns, where they are not those of the first one."""
+        own = self._feed.rows.names
+        if self.names is None or own is None or own == self.names:
+            self.names = self.names or own
+            return rows
+        return [
+            row if not isinstance(row, list) else dict(zip(own, row, strict=True)) if len(row) == len(own)
+            else Unreadable(",".join(row), f"{len(row)} cells where {len(own)} are needed")
+            for row in rows
+        ]  # fmt: skip
+
+    def _start(self, kind: str, offset: int = 0) -> None:
+        self._feed = Feed(TextRows(kind, self.options.header), self.options.encoding, offset)
+
+    def acknowledge(self, position: Position) -> None:
+        """Text needs no acknowledgement."""
+
+    def measure_lag(self) -> float | None:
+        return None
+
+    def close(self) -> None:
+        """Let go of the file, if there is one."""
+
+
+class PipeSource(TextSource):
+    """Standard input, or a named pipe. It cannot be gone back in: what comes after a restart is taken as new."""
+
+    def __init__(self, options: Options, path: Path | None = None) -> None:
+        super().__init__("standard input" if path is None else str(path), options)
+        self._fd = sys.stdin.fileno() if path is None else os.open(path, os.O_RDONLY)
+        self._start(options.format or (path and find_kind(path)) or "csv")
+
+    def _get(self, wait: float) -> bytes | None:
+        ready, _, _ = select.select([self._fd], [], [], wait)
+        return (os.read(self._fd, BLOCK_BYTES) or None) if ready else b""
+
+    @property
+    def position(self) -> Position:
+        return {"offset": self._feed.offset, "text": self._feed.rows.pack(), "names": self.names}
+
+    def seek(self, position: Position) -> None:
+        if self.options.header is None and position["names"] is not None:
+            self.names = position["names"]  # a header, if one comes again, is found out as before
+
+
+class FileSource(TextSource):
+    """A file or a folder of files, one after another by name. ``follow`` waits at the end for more: lines that are added to the last file,
+    a file that takes its place, or more files in the folder."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        super().__init__(str(path), options)
+        self.path, self.folder = path, path.is_dir()
+        if not self.folder:
+            check_regular(path)
+        self._file: IO[bytes] | None = None
+        self._current: Path | None = None
+        self._begin(self._find_next(None))
+
+    def _list_files(self) -> list[Path]:
+        try:
+            found = sorted(p for p in self.path.iterdir() if p.is_file() and not p.name.startswith("."))
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be read ({error.strerror or error})") from None
+        return [p for p in found if self.options.format or find_kind(p)]
+
+    def _find_next(self, after: Path | None) -> Path | None:
+        """The file to read after another; None where a folder has no other yet."""
+        if not self.folder:
+            return self.path
+        return next((p for p in self._list_files() if after is None or p.name > after.name), None)
+
+    def _begin(self, path: Path | None, offset: int = 0) -> None:
+        """Open a file, and go to an offset."""
+        if path is None and not self.options.follow:
+            raise DataError(f"{self.path} is a folder without a file to read ({', '.join(SUFFIXES)}; or give --format)")
+        kind = self.options.format or ("csv" if path is None else find_kind(path))
+        if kind is None:
+            known = ", ".join(SUFFIXES)
+            raise FormatError(f"{path}: the suffix is not known ({known}); give the format, --format csv|tsv|jsonl|basket")
+        self.close()
+        self._start(kind, offset)
+        if path is not None:
+            self._file, self._current = self._open(path), path
+            self._head = self._file.read(min(HEAD_BYTES, offset))
+            self._file.seek(offset)
+
+    def _open(self, path: Path) -> IO[bytes]:
+        try:
+            raw = path.open("rb")
+            mark = raw.read(4)
+            raw.seek(0)
+            if any(mark.startswith(m) and e == "utf-16" for m, e in BYTE_ORDER_MARKS.items()):
+                raw.close()
+                raise FormatError(f"{path} is UTF-16 text, which cannot be cut into lines as it comes; convert it to UTF-8")
+            self._packed = is_packed(raw)
+            if self._packed and self.options.follow and not self.folder:
+                raise ParameterError(f"{path} is packed, so it cannot grow; leave out --follow")
+            return gzip.open(raw) if self._packed else raw  # type: ignore[return-value]
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+    def _get(self, wait: float) -> bytes | None:
+        limit = time.monotonic() + wait
+        while True:
+            try:
+                block = b"" if self._file is None else self._file.read(BLOCK_BYTES)
+            except (OSError, EOFError, zlib.error) as error:
+                raise FormatError(f"{self._current}: cannot be read ({error})") from None
+            if block:
+                self._head += block[: HEAD_BYTES - len(self._head)]
+                return block
+            if self._is_over():
+                return None
+            left = limit - time.monotonic()
+            if left <= 0:
+                return b""
+            time.sleep(min(LOOK_EVERY, left))
+
+    def _is_over(self) -> bool:
+        """Whether nothing more will come from this file."""
+        if not self.options.follow:
+            return True
+        if self._file is None or self.folder:
+            return self._find_next(self._current) is not None
+        try:
+            found, own = self.path.stat(), os.fstat(self._file.fileno())
+        except FileNotFoundError:
+            return False  # moved away; another one will come
+        return (found.st_ino, found.st_dev) != (own.st_ino, own.st_dev) or found.st_size < self._file.tell()
+
+    def _turn(self) -> bool:
+        if self.folder:
+            following = self._find_next(self._current)
+            if following is not None:
+                self._begin(following)
+            return following is not None
+        if not self.options.follow:
+            return False
+        self.options.tell(f"{self.path} has been replaced or cut; it is read from its beginning")
+        self._begin(self.path)
+        return True
+
+    @property
+    def position(self) -> Position:
+        feed, head = self._feed, self._head[: self._feed.offset]
+        return {
+            "file": self._current and self._current.name, "offset": feed.offset, "head": len(head), "digest": _digest(head),
+            "text": feed.rows.pack(), "names": self.names,
+        }  # fmt: skip
+
+    def seek(self, position: Position) -> None:
+        self.names = position["names"]
+        if position["file"] is None:
+            return
+        own = self.path / position["file"] if self.folder else self.path
+        turned = own.with_name(own.name + ".1")  # where a growing file is often moved when a new one begins
+        found = next((p for p in (own, turned) if _holds(p, position)), None)
+        if found is None and self.options.follow and not self.folder:
+            self.options.tell(f"{self.path} is not the file that was read before; it is read from its beginning")
+            self._begin(self.path)
+        elif found is None or (found == turned and not self.options.follow):
+            raise DataError(f"{own} is not the file that was read before; put that one back, or name another checkpoint")
+        else:
+            self._begin(found, int(position["offset"]))
+            self._feed.rows.unpack(position["text"])
+
+    def measure_lag(self) -> float | None:
+        feed = self._feed
+        if self._file is None or self._packed or not feed.n_rows or not feed.offset:
+            return None
+        bytes_a_row = (feed.offset - feed.begun) / feed.n_rows
+        return max(0, os.fstat(self._file.fileno()).st_size - feed.offset) / max(bytes_a_row, 1.0)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file, self._head = None, b""
+
+
+def find_kind(path: Path) -> str | None:
+    """The format that a file's suffix tells; that of packing does not."""
+    suffixes = [s.lower() for s in path.suffixes if s.lower() != ".gz"]
+    return SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def _digest(head: bytes) -> str:
+    return hashlib.sha256(head).hexdigest()[:32]
+
+
+def _holds(path: Path, position: Position) -> bool:
+    """Whether a file is the one that a position is of."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as raw:
+        file = gzip.open(raw) if is_packed(raw) else raw
+        try:
+            return _digest(file.read(int(position["head"]))) == position["digest"]
+        except (OSError, EOFError, zlib.error):
+            return False
