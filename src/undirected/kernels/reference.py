@@ -19,8 +19,9 @@ from undirected.kernels.reference_streams import clusternet_generate, count_at_l
 from undirected.kernels.types import Array
 
 __all__ = [
-    "Descent", "Elimination", "Model", "PseudoLikelihoodTables", "Sampler", "Search", "Strata", "add_block", "clusternet_generate", "combine",
-    "count_at_leaves", "find_slopes", "fit_diagonal", "grow_trees", "gssl_generate", "times_blocks", "walk_trees",
+    "Descent", "Elimination", "Model", "PseudoLikelihoodTables", "Sampler", "Search", "Strata", "add_block",
+    "clusternet_generate", "combine", "count_at_leaves", "find_slopes", "fit_diagonal", "grow_trees", "gssl_generate", "times_blocks",
+    "walk_trees",
 ]  # fmt: skip
 
 

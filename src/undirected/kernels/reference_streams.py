@@ -12,7 +12,9 @@ from undirected.kernels.reference_random import RandomStream
 from undirected.kernels.types import Array
 
 Conjunction = tuple[int, ...]
-UNION, INITIAL, OWN = range(3)  # literals are counted in all members of a cluster; in its rows; there, too, but compared within a conjunction
+UNION, INITIAL, OWN = range(
+    3
+)  # literals are counted in all members of a cluster; in its rows; there, too, but compared within a conjunction
 
 
 def clusternet_generate(
@@ -113,8 +115,8 @@ def count_at_leaves(
     threads: int,
 ) -> None:
     """Send rows down trees, and add their weights to ``count`` of each node that they pass, by state of the target, and to ``seen`` of the
-    leaf that they come to, by literal that holds and state of the target: from ``block`` on, unless that is -1. Literals of ``common`` states
-    are left out."""
+    leaf that they come to, by literal that holds and state of the target: from ``block`` on, unless that is -1. Literals of ``common``
+    states are left out."""
     variable = np.repeat(np.arange(len(n_states)), n_states)
     state = np.concatenate([np.zeros(0, int), *(np.arange(k) for k in n_states)])
     counted = (codes[variable] == state[:, None]) & (state != common[variable])[:, None]  # [literals][rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,6 +72,7 @@ class StreamedClusterNet(StreamLearner):
         missing: str = "drop",
         unknown: str = "skip",
         bins: int = 4,
+        reading: Mapping[str, Any] | None = None,
         threads: int | None = None,
         memory: int = MEMORY,
         progress: Any = None,
@@ -79,7 +81,7 @@ class StreamedClusterNet(StreamLearner):
     ) -> None:
         super().__init__(
             l1, sd, tol, remember, decay, window, max_features, screen, patience, chunk_rows, watch, delta, drift, missing, unknown, bins,
-            threads, memory, progress, domain, random_state,
+            reading, threads, memory, progress, domain, random_state,
         )  # fmt: skip
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -137,6 +139,4 @@ class StreamedClusterNet(StreamLearner):
     def unpack_structure(self, tree: dict[str, Any], arrays: Arrays, domain: Domain) -> Clusters:
         rows = FeatureSet.from_arrays(domain, arrays["row_start"], arrays["row_literals"])
         made = FeatureSet.from_arrays(domain, arrays["start"], arrays["literals"])
-        return Clusters(
-            arrays["centroids"], arrays["common"], rows, arrays["row_cluster"], arrays["counts"], made, arrays["cluster"]
-        )
+        return Clusters(arrays["centroids"], arrays["common"], rows, arrays["row_cluster"], arrays["counts"], made, arrays["cluster"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,7 +32,7 @@ class Grown:
 
 
 class StreamedDTSL(StreamLearner):
-    __doc__ = f"""`DTSL` chunk by chunk: the paths of each chunk's trees are candidates; or, ``hoeffding``, those of trees that go on growing.
+    __doc__ = f"""`DTSL` chunk by chunk: candidates are the paths of each chunk's trees, or (``hoeffding``) of trees that go on growing.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class StreamedDTSL(StreamLearner):
     tau : float
         Where the bound is below this, tests are as good as each other, and the best so far is made.
     max_leaves : int
-        Most leaves of a Hoeffding tree. Counts at leaves take at most a quarter of ``memory``; leaves beyond that do not split.{SHARED_PARAMETERS}
+        Most leaves of a Hoeffding tree. Counts at leaves take at most a quarter of ``memory``; others do not split.{SHARED_PARAMETERS}
 
     Attributes
     ----------
@@ -99,6 +100,7 @@ class StreamedDTSL(StreamLearner):
         missing: str = "drop",
         unknown: str = "skip",
         bins: int = 4,
+        reading: Mapping[str, Any] | None = None,
         threads: int | None = None,
         memory: int = MEMORY,
         progress: Any = None,
@@ -107,7 +109,7 @@ class StreamedDTSL(StreamLearner):
     ) -> None:
         super().__init__(
             l1, sd, tol, remember, decay, window, max_features, screen, patience, chunk_rows, watch, delta, drift, missing, unknown, bins,
-            threads, memory, progress, domain, random_state,
+            reading, threads, memory, progress, domain, random_state,
         )  # fmt: skip
         self.hoeffding = hoeffding
         self.conversion = conversion

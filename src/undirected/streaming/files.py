@@ -20,7 +20,8 @@ from undirected.streaming.sources import Batch, Options, Position
 from undirected.streaming.text_rows import SAMPLE, Feed, TextRows
 
 SUFFIXES = {
-    ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".basket": "basket",
+    ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+    ".basket": "basket",
 }  # fmt: skip
 BLOCK_BYTES = 1 << 16  # read at a time
 HEAD_BYTES = 4096  # by which a file is known again
@@ -267,9 +268,10 @@ def _holds(path: Path, position: Position) -> bool:
     """Whether a file is the one that a position is of."""
     if not path.is_file():
         return False
+    n_bytes = int(position["head"])
     with path.open("rb") as raw:
-        file = gzip.open(raw) if is_packed(raw) else raw
         try:
-            return _digest(file.read(int(position["head"]))) == position["digest"]
+            head = gzip.GzipFile(fileobj=raw).read(n_bytes) if is_packed(raw) else raw.read(n_bytes)
         except (OSError, EOFError, zlib.error):
             return False
+    return bool(_digest(head) == position["digest"])

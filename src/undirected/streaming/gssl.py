@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -51,7 +52,7 @@ class Counter:
 
 
 class StreamedGSSL(StreamLearner):
-    __doc__ = f"""`GSSL` chunk by chunk: conjunctions are generated from the network's features and the chunk's rows, and counted over chunks.
+    __doc__ = f"""`GSSL` chunk by chunk: conjunctions come from the network's features and the chunk's rows, and are counted over chunks.
 
     Parameters
     ----------
@@ -104,6 +105,7 @@ class StreamedGSSL(StreamLearner):
         missing: str = "drop",
         unknown: str = "skip",
         bins: int = 4,
+        reading: Mapping[str, Any] | None = None,
         threads: int | None = None,
         memory: int = MEMORY,
         progress: Any = None,
@@ -112,7 +114,7 @@ class StreamedGSSL(StreamLearner):
     ) -> None:
         super().__init__(
             l1, sd, tol, remember, decay, window, max_features, screen, patience, chunk_rows, watch, delta, drift, missing, unknown, bins,
-            threads, memory, progress, domain, random_state,
+            reading, threads, memory, progress, domain, random_state,
         )  # fmt: skip
         self.n_generated = n_generated
         self.threshold = threshold

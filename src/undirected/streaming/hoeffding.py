@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,7 @@ class Forest:
         leaves = self._find_ready(growth)
         states = self.domain.n_states[self.targets[self.tree[leaves]]]
         chosen: list[Array] = []
-        made: list[tuple[Array, Array, Array]] = []
+        made: list[tuple[Array, Array, list[Array]]] = []
         for k in np.unique(states):
             own = leaves[states == k]
             found = self._find_splits(own, int(k), growth)
@@ -110,7 +111,7 @@ class Forest:
         nodes = np.concatenate(chosen)
         if len(nodes):
             order = np.argsort(nodes)
-            literal, gain = (np.concatenate([one[i] for one in made])[order] for i in (0, 1))
+            literal, gain = np.concatenate([one[0] for one in made])[order], np.concatenate([one[1] for one in made])[order]
             sides = [side for one in made for side in one[2]]
             self._make_children(nodes[order], literal, gain, [sides[i] for i in order], growth)
         self._rest_full_trees(growth.max_leaves)
@@ -128,7 +129,9 @@ class Forest:
         """Which of some leaves, whose targets have ``k`` states, split; by what literal, with what gain; and the rows on the side where it
         holds, by state of the target."""
         domain = self.domain
-        total = np.stack([self.count[self.count_start[n] : self.count_start[n] + k] - self.given[self.count_start[n] :][:k] for n in leaves])
+        total = np.stack(
+            [self.count[self.count_start[n] : self.count_start[n] + k] - self.given[self.count_start[n] :][:k] for n in leaves]
+        )
         held = self._complete(leaves, k, total)
         rest = total[:, None, :] - held
         n, n_held = total.sum(axis=1), held.sum(axis=2)
@@ -193,7 +196,7 @@ class Forest:
             self.seen[at : at + self._size_block(node)] = 0
         self._give_blocks(place[1::2], growth.memory)
 
-    def _size_block(self, node: int) -> int:
+    def _size_block(self, node: Any) -> int:
         return int(self.domain.n_literals * (self.count_start[node + 1] - self.count_start[node]))
 
     def _give_blocks(self, nodes: Array, memory: int) -> None:
@@ -214,7 +217,9 @@ class Forest:
         if not resting.any():
             return
         self.block[resting] = -1
-        self._rebuild_blocks({int(node): self.seen[self.block[node] :][: self._size_block(node)] for node in np.flatnonzero(self.block >= 0)})
+        self._rebuild_blocks(
+            {int(node): self.seen[self.block[node] :][: self._size_block(node)] for node in np.flatnonzero(self.block >= 0)}
+        )
 
     def _rebuild_blocks(self, contents: dict[int, Array]) -> None:
         nodes = sorted(contents)
@@ -225,8 +230,8 @@ class Forest:
     # -- reading, widening, keeping
     def read_trees(self, threads: int | None = None) -> Trees:
         """The trees as they are now."""
-        own = (self.targets, self.start, self.test, self.yes, self.no, self.gain, self.count_start, self.count)
-        return Trees(self.domain, *(array.copy() for array in own), threads)
+        own = self.copy()
+        return Trees(self.domain, own.targets, own.start, own.test, own.yes, own.no, own.gain, own.count_start, own.count, threads)
 
     def widen(self, domain: Domain) -> None:
         """Follow the domain to more states."""

@@ -64,7 +64,9 @@ class KafkaSource:
         except self._kafka.KafkaException as error:
             raise DataError(f"{self.name} cannot be reached ({error.args[0].str()}); is the broker running?") from None
         if found.error is not None or not found.partitions:
-            raise DataError(f"{self.name}: there is no topic {self.topic!r} ({found.error.str() if found.error else 'it has no partitions'})")
+            raise DataError(
+                f"{self.name}: there is no topic {self.topic!r} ({found.error.str() if found.error else 'it has no partitions'})"
+            )
         wanted = sorted(found.partitions)
         if settings.get("partitions"):
             try:

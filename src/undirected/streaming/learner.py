@@ -13,13 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from undirected.data.dataset import Dataset
+from undirected.data.readers import Reading
 from undirected.data.variables import Domain
 from undirected.errors import DataError, FormatError, ParameterError, check_number
 from undirected.features.feature_set import FeatureSet
 from undirected.formats.native import describe_domain, read_domain
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
-from undirected.streaming.drift import REACTIONS, Drift, Watch
+from undirected.streaming.drift import REACTIONS, Watch
 from undirected.streaming.fitting import Fitting, Limits, View
 from undirected.streaming.measures import ChunkLearned, Scores
 from undirected.streaming.memory import Memory
@@ -28,6 +29,8 @@ from undirected.streaming.rows import Coded, Rejected, Row, RowCoder, read_row, 
 from undirected.structure.learner import find_domain
 from undirected.weights.penalty import check_prior
 from undirected.work import MEMORY, Work
+
+TABLE_RULES, COLUMN_RULES = ("na", "decimal", "drop", "columns"), ("categorical", "numeric")  # what ``reading`` may have
 
 # For the docstrings of stream learners.
 SHARED_PARAMETERS = """
@@ -64,6 +67,9 @@ SHARED_PARAMETERS = """
         are an error.
     unknown : {"skip", "error", "extend"}
         The row of a state that the first chunk did not have is left out, or is an error, or the state is added to its variable.
+    reading : mapping, optional
+        How columns and cells are taken, by the names that `undirected.read_data` has for it: ``na``, ``decimal``, ``drop``, ``columns``,
+        ``categorical``, ``numeric``.
     bins, threads, memory, progress
         As in `undirected.read_data` and `undirected.fit_weights`.
     domain : Domain, Dataset, MarkovNetwork or path of a network, optional
@@ -98,6 +104,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         missing: str = "drop",
         unknown: str = "skip",
         bins: int = 4,
+        reading: Mapping[str, Any] | None = None,
         threads: int | None = None,
         memory: int = MEMORY,
         progress: Any = None,
@@ -120,6 +127,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         self.missing = missing
         self.unknown = unknown
         self.bins = bins
+        self.reading = reading
         self.threads = threads
         self.memory = memory
         self.progress = progress
@@ -130,6 +138,8 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
     n_rows_: int
     network_: MarkovNetwork
     rejected_: list[Rejected]
+    waiting_: list[Row]
+    _coder: RowCoder
     last_: ChunkLearned | None
 
     # -- what a subclass supplies
@@ -226,7 +236,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         self._watch: Watch | None = None
         self._before: Dataset | None = None
         self._scores = Scores()
-        self.waiting_: list[Row] = []
+        self.waiting_ = []
         self.rejected_ = []
         self.last_ = None
         self.n_chunks_ = self.n_rows_ = 0
@@ -243,7 +253,13 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         self.check_parameters()
 
     def _make_coder(self) -> RowCoder:
-        return RowCoder(find_domain(self.domain), self.bins, self.missing, self.unknown)
+        given = dict(self.reading or {})
+        strange = sorted(set(given) - {*TABLE_RULES, *COLUMN_RULES})
+        if strange:
+            raise ParameterError(f"reading has {strange[0]!r}; choose among {', '.join((*TABLE_RULES, *COLUMN_RULES))}")
+        reading = Reading(**{name: given[name] for name in TABLE_RULES if name in given})
+        columns: dict[str, Any] = {name: tuple(given.get(name, ())) for name in COLUMN_RULES}
+        return RowCoder(find_domain(self.domain), self.bins, self.missing, self.unknown, reading, **columns)
 
     def _learn_chunk(self, coded: Coded) -> None:
         """Learn a coded chunk; everything is worked out on copies, which take their places at the end."""
@@ -355,7 +371,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         """Rows as the network sees them; those that it cannot code are left out."""
         coder = copy.copy(self._coder)
         coder.unknown = "skip"
-        data = coder.encode_table(X).data
+        data: Dataset = coder.encode_table(X).data
         if not len(data):
             raise DataError("none of the rows can be scored: they have missing cells or unknown states")
         return data
@@ -433,4 +449,6 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
 
 
 def _read_report(tree: dict[str, Any]) -> ChunkLearned:
-    return ChunkLearned(**{name: math.nan if value is None and name not in ("drift", "lag", "cmll") else value for name, value in tree.items()})
+    unknown = ("drift", "lag", "cmll")
+    values: dict[str, Any] = {name: math.nan if value is None and name not in unknown else value for name, value in tree.items()}
+    return ChunkLearned(**values)

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from undirected.errors import DataError, MissingExtra, ParameterError, check_number
@@ -40,7 +41,9 @@ class RedisSource:
             raise ParameterError(f"{self.name}: --format is for text in one field; name it, as in ?stream={self.stream}&field=row")
         self._text = TextRows(options.format or "jsonl", options.header) if self.field else None
         self._redis = _find_redis()
-        self._server = self._redis.Redis.from_url(f"{server}/{database}", decode_responses=True, socket_timeout=30, socket_connect_timeout=5)
+        self._server = self._redis.Redis.from_url(
+            f"{server}/{database}", decode_responses=True, socket_timeout=30, socket_connect_timeout=5
+        )
         away = (self._redis.exceptions.ConnectionError, self._redis.exceptions.TimeoutError, self._redis.exceptions.BusyLoadingError)
         self._patience = Patience(self.name, away, options.tell)
         self._last = "0-0"  # the newest entry that was handed out
@@ -102,12 +105,8 @@ class RedisSource:
 
     def _read_new(self, most: int, wait: float) -> list[Entry]:
         block = int(1000 * min(wait, LONGEST_BLOCK)) if self.options.follow else 0
-        found = self._call(
-            lambda: self._server.xreadgroup(
-                self.group, self.consumer, {self.stream: ">"}, count=min(most, AT_ONCE), block=block or None
-            ),
-            max(wait, 0.0) if self.options.follow else float("inf"),
-        )  # fmt: skip
+        ask = partial(self._server.xreadgroup, self.group, self.consumer, {self.stream: ">"}, count=min(most, AT_ONCE), block=block or None)
+        found = self._call(ask, max(wait, 0.0) if self.options.follow else float("inf"))
         self._was_empty = found is not None and not found
         entries: list[Entry] = found[0][1] if found else []
         return entries
@@ -141,9 +140,8 @@ class RedisSource:
         """Find the entries that this consumer was given and that are in no checkpoint."""
         known, after, self._again = set(learned), "0-0", deque()
         while True:
-            found = self._call(
-                lambda after=after: self._server.xreadgroup(self.group, self.consumer, {self.stream: after}, count=AT_ONCE), float("inf")
-            )
+            ask = partial(self._server.xreadgroup, self.group, self.consumer, {self.stream: after}, count=AT_ONCE)
+            found = self._call(ask, float("inf"))
             entries: list[Entry] = found[0][1] if found else []
             if not entries:
                 return
@@ -153,33 +151,28 @@ class RedisSource:
     def _claim(self) -> None:
         """Take over what other consumers of the group have left lying."""
         idle = int(1000 * self.claim)
-        others = self._call(lambda: self._server.xpending(self.stream, self.group), 0.0)
+        others = self._call(partial(self._server.xpending, self.stream, self.group), 0.0)
         for other in (others or {}).get("consumers", ()):
             if other["name"] == self.consumer:
                 continue
-            left = self._call(
-                lambda who=other["name"]: self._server.xpending_range(
-                    self.stream, self.group, "-", "+", AT_ONCE, consumername=who, idle=idle
-                ),
-                0.0,
-            )  # fmt: skip
-            keys = [one["message_id"] for one in left or ()]
+            ask = partial(self._server.xpending_range, self.stream, self.group, "-", "+", AT_ONCE, consumername=other["name"], idle=idle)
+            keys = [one["message_id"] for one in self._call(ask, 0.0) or ()]
             if keys:
-                taken = self._call(lambda keys=keys: self._server.xclaim(self.stream, self.group, self.consumer, idle, keys), 0.0) or []
+                taken = self._call(partial(self._server.xclaim, self.stream, self.group, self.consumer, idle, keys), 0.0) or []
                 self._again.extend(entry for entry in taken if entry[0] is not None)
                 self.options.tell(f"{self.name}: took over {len(taken):,} entries that consumer {other['name']!r} had left")
 
     def acknowledge(self, position: Position) -> None:
-        keys = [key for key in position["learned"]]
+        keys: list[str] = list(position["learned"])
         done = set(keys)
         while keys:
             some, keys = keys[:AT_ONCE], keys[AT_ONCE:]
-            self._call(lambda some=some: self._server.xack(self.stream, self.group, *some), float("inf"))
+            self._call(partial(self._server.xack, self.stream, self.group, *some), float("inf"))
         self._learned = deque(itertools.filterfalse(done.__contains__, self._learned))
 
     def measure_lag(self) -> float | None:
-        groups = self._call(lambda: self._server.xinfo_groups(self.stream), 0.0) or ()
-        own = next((group for group in groups if group["name"] == self.group), {})
+        groups = self._call(partial(self._server.xinfo_groups, self.stream), 0.0) or ()
+        own: dict[str, Any] = next((group for group in groups if group["name"] == self.group), {})
         lag = own.get("lag")
         return None if lag is None else float(lag) + len(self._again)
 

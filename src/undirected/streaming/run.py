@@ -11,12 +11,11 @@ from typing import Any
 
 from undirected import formats
 from undirected.data.dataset import Dataset
-from undirected.errors import DataError, FormatError, ParameterError, check_number
+from undirected.errors import DataError, FormatError, check_number
 from undirected.network.network import MarkovNetwork
 from undirected.store import Appended, check_writable
 from undirected.streaming.checkpoint import CheckpointFile
 from undirected.streaming.learner import StreamLearner
-from undirected.streaming.measures import ChunkLearned
 from undirected.streaming.rows import Unreadable, write_row
 from undirected.streaming.sources import Batch, Notice, Options, Source, open_stream
 from undirected.work import Clock, Listener, _ignore
@@ -239,11 +238,13 @@ class _Loop:
         self._first_row = None
         self._bury([{"reason": one.reason, "row": write_row(rows[one.row])} for one in learner.rejected_])
         if learner.n_chunks_ == before:
-            self._tell(f"none of {len(rows):,} rows could be learned: {learner.rejected_[0].reason if learner.rejected_ else 'they are empty'}")
+            self._tell(
+                f"none of {len(rows):,} rows could be learned: {learner.rejected_[0].reason if learner.rejected_ else 'they are empty'}"
+            )
             return
         self.result.chunks += 1
         assert learner.last_ is not None
-        learner.last_ = report = replace(learner.last_, lag=self.source.measure_lag(), cmll=cmll, dead=self.result.dead)
+        learner.last_ = report = replace(learner.last_, lag=self._find_lag(), cmll=cmll, dead=self.result.dead)
         if report.drift:
             self.result.drifts = [*self.result.drifts, {"chunk": report.chunk, "text": report.drift}][-MOST_DRIFTS:]
         if self._metrics is not None:
@@ -252,6 +253,10 @@ class _Loop:
         if self.result.chunks % self.checkpoint_every == 0:
             self._save()
         self.listener(report)
+
+    def _find_lag(self) -> float | None:
+        lag = self.source.measure_lag()
+        return None if lag is None else float(round(lag))
 
     def _measure(self, rows: list[Any]) -> float | None:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from undirected.data.dataset import Dataset
 from undirected.data.variables import Domain
@@ -80,6 +81,7 @@ class StreamedSearch(StreamLearner):
         missing: str = "drop",
         unknown: str = "skip",
         bins: int = 4,
+        reading: Mapping[str, Any] | None = None,
         threads: int | None = None,
         memory: int = MEMORY,
         progress: Any = None,
@@ -88,7 +90,7 @@ class StreamedSearch(StreamLearner):
     ) -> None:
         super().__init__(
             l1, sd, tol, remember, decay, window, max_features, screen, patience, chunk_rows, watch, delta, drift, missing, unknown, bins,
-            threads, memory, progress, domain, random_state,
+            reading, threads, memory, progress, domain, random_state,
         )  # fmt: skip
         self.method = method
         self.alpha = alpha

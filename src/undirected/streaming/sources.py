@@ -76,7 +76,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """How a source is read: the format of its rows, whether names come first, how bytes are text, and whether to wait for more at the end."""
+    """How a source is read: the format of its rows, whether names come first, how bytes are text, and whether to wait for more."""
 
     format: str | None = None
     header: bool | None = None

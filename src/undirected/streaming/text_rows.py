@@ -117,7 +117,7 @@ class Feed:
 class TextRows:
     """How lines become rows; what is not said beforehand is settled by the first lines.
 
-    A line that cannot be read is an `Unreadable`, and the next one is looked at. ``open`` holds the lines of a row whose quoted cell goes on.
+    A line that cannot be read is an `Unreadable`, and the next one is looked at. ``open`` holds a row whose quoted cell goes on.
     """
 
     format: str
@@ -171,7 +171,11 @@ class TextRows:
 
     def _split(self, text: str) -> list[str] | Unreadable:
         try:
-            rows = list(csv.reader(text.split("\n") if '"' not in text else [text], delimiter=self.delimiter or ",", skipinitialspace=True, strict=True))
+            rows = list(
+                csv.reader(
+                    text.split("\n") if '"' not in text else [text], delimiter=self.delimiter or ",", skipinitialspace=True, strict=True
+                )
+            )
         except csv.Error as error:
             return Unreadable(text, str(error))
         return rows[0] if len(rows) == 1 else Unreadable(text, "more than one row")

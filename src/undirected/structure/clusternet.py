@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.utils import check_random_state
 
 from undirected.data.dataset import Dataset
@@ -129,4 +128,3 @@ def check_clustering(n_clusters: Any, alpha: Any, support: Any) -> None:
         raise ParameterError(f"alpha={alpha!r}: a whole number of conjunctions is needed")
     if support not in SUPPORTS:
         raise ParameterError(f"support={support!r} is not known; choose one of {', '.join(SUPPORTS)}")
-
