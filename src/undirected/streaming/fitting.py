@@ -72,13 +72,17 @@ class View:
 
 @dataclass
 class Fitting:
-    """Features with weights, decayed support, and for how many chunks each weight has been zero; and the memory of earlier chunks."""
+    """Features with weights, decayed support, and for how many chunks each weight has been zero; and the memory of earlier chunks.
+
+    ``before`` are the weights with which the present chunk began.
+    """
 
     features: FeatureSet
     memory: Memory
     weights: Array = field(default_factory=lambda: np.zeros(0))
     support: Array = field(default_factory=lambda: np.zeros(0))
     idle: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    before: Array = field(default_factory=lambda: np.zeros(0))
     started: bool = False  # whether a chunk has been fitted
 
     @classmethod
@@ -113,7 +117,7 @@ class Fitting:
         outcome = self._fit(view, limits, limits.tol, work)
         if rows is not chunk:
             view = View(self.features, chunk, work)
-        self.memory.add_chunk(view.objective, self.weights, chunk)
+        self.memory.add_chunk(view.objective, self.before, self.weights, chunk)
         self.support = self.memory.decay * self.support + view.find_support(self.features)
         self.idle = np.where((self.weights == 0) & (self.features.lengths > 1), self.idle + 1, 0)
         if limits.screened:
@@ -125,6 +129,7 @@ class Fitting:
         if not self.started:
             self.weights = view.objective.independent_start
             self.started = True
+        self.before = self.weights
 
     def _choose(self, view: View, waiting: FeatureSet, limits: Limits) -> tuple[FeatureSet, FeatureSet]:
         """The candidates that enter now, and those that may do so in a later round. Where there is no room, the features that matter
@@ -177,7 +182,7 @@ class Fitting:
 
     def _take(self, features: FeatureSet, order: Array, n_new: int) -> None:
         self.features = features.subset(order)
-        for name in ("weights", "support", "idle"):
+        for name in ("weights", "support", "idle", "before"):
             values = getattr(self, name)
             setattr(self, name, np.concatenate([values, np.zeros(n_new, dtype=values.dtype)])[order])
         self.memory.align(order, n_new)
@@ -199,4 +204,5 @@ class Fitting:
     def unpack(cls, arrays: Arrays, domain: Domain, memory: Memory) -> Fitting:
         """Take up what `pack` gave."""
         features = FeatureSet.from_arrays(domain, arrays["start"], arrays["literals"])
-        return cls(features, memory, arrays["weights"], arrays["support"], arrays["idle"], bool(arrays["started"][0]))
+        state = (arrays["weights"], arrays["support"], arrays["idle"], arrays["weights"])
+        return cls(features, memory, *state, bool(arrays["started"][0]))

@@ -16,7 +16,8 @@ from undirected.weights.objective import Objective
 from undirected.weights.penalty import Penalty
 
 REMEMBER = ("curvature", "window", "none")
-TRUST = 0.5  # of a chunk's curvature that is kept: it was measured where weights were not yet what more rows make of them
+TRUST = 0.4  # of a chunk's stiffness that is kept: it was measured where weights were not yet what more rows make of them
+LEAST_STIFF, MOST_STIFF = 0.25, 8.0  # times the diagonal, of what is kept
 FORGET = 0.1  # of the precision is left where drift makes weights forget
 
 
@@ -24,7 +25,9 @@ class Memory:
     """What the chunks so far say of the weights.
 
     ``curvature``: each chunk's objective stays as a quadratic, with its gradient and the diagonal of its Hessian where the weights came to
-    rest. All of them together are one quadratic for each weight, of a ``centre`` and a ``precision``, so that memory does not grow.
+    rest. All of them together are one quadratic for each weight, of a ``centre`` and a ``precision``, so that memory does not grow. Where
+    features overlap, a diagonal is too soft along the way that weights move together; so it is scaled by how stiff the objective was along
+    the way that the weights went with this chunk.
     ``window``: the rows of the last chunks are kept. ``none``: nothing is, as in the paper.
     """
 
@@ -50,17 +53,20 @@ class Memory:
         ridge = self.precision + plain.ridge
         return Penalty(l1, ridge, self.precision * self.centre / np.where(ridge > 0, ridge, 1.0))
 
-    def add_chunk(self, objective: Objective, weights: Array, chunk: Dataset) -> None:
-        """Remember a chunk whose weights have been learned."""
+    def add_chunk(self, objective: Objective, before: Array, weights: Array, chunk: Dataset) -> None:
+        """Remember a chunk with which the weights went from what they were ``before`` to what they are."""
         if self.remember == "window":
             self.kept = [*self.kept, chunk.distinct][-(self.window - 1) :] if self.window > 1 else []
         if self.remember != "curvature":
             return
         _, gradient, curvature = objective.evaluate(weights, False, True)
         assert curvature is not None
-        before, now = self.decay * self.precision, TRUST * curvature
-        pull = before * self.centre + now * weights - gradient
-        self.precision = before + now
+        moved = weights - before
+        soft = float(moved @ (curvature * moved))
+        stiff = float(moved @ (gradient - objective.evaluate(before)[1])) / soft if soft > 0 else 1.0
+        past, now = self.decay * self.precision, min(max(TRUST * stiff, LEAST_STIFF), MOST_STIFF) * curvature
+        pull = past * self.centre + now * weights - gradient
+        self.precision = past + now
         self.centre = np.where(self.precision > 0, pull / np.maximum(self.precision, 1e-300), 0.0)
 
     def forget(self) -> None:

@@ -1,0 +1,211 @@
+"""Streams: rows a second beside river, weights that remember, growth, updates, checkpoints.
+
+    UNDIRECTED_DATA=folder python benchmarks/streams.py [--only rivals,remember,update,checkpoint,growth,chunks] [--rows 20000]
+
+*rivals*: ClusterNet, streamed GSSL and DTSL (by chunks of 2,000 and by Hoeffding trees) against river's `HoeffdingTreeClassifier`, one per
+variable, on the same rows: rows a second, and the mean loss of a variable in rows after the first chunk, each before it was learned.
+River's probabilities are held away from zero by 1e-6, or by 1e-2, whichever its loss likes better.
+*remember*: the features of a batch learner, weights learned chunk by chunk with ``remember`` curvature and none, against the fit to all rows
+with the same penalties: test NPLL. *update*: features on a chunk of 2,000 rows, from warm weights against from nothing, both to the stream's
+tolerance. *checkpoint*: writing and taking up a state of 50,000 features. *growth*: rows of a synthetic network, which repeat: the memory
+of the process and seconds a chunk. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import undirected
+from undirected import DTSL, Dataset, FeatureSet, StreamedClusterNet, StreamedDTSL, StreamedGSSL, datasets, fit_weights
+from undirected.streaming.checkpoint import CheckpointFile
+from undirected.streaming.fitting import Fitting, Limits
+from undirected.streaming.memory import Memory
+from undirected.weights.fit import minimise
+from undirected.weights.pseudo_likelihood import PseudoLikelihood
+from undirected.work import Work
+
+CHUNK = 2000
+LEARNERS = {
+    "clusternet": lambda: StreamedClusterNet(watch="none"),
+    "gssl": lambda: StreamedGSSL(watch="none"),
+    "dtsl": lambda: StreamedDTSL(watch="none"),
+    "dtsl --hoeffding": lambda: StreamedDTSL(hoeffding=True, watch="none"),
+}
+
+
+def cut(data, size):
+    return [Dataset(data.domain, data.codes[at : at + size], data.weights[at : at + size]) for at in range(0, len(data), size)]
+
+
+def rivals(names, n_rows):
+    print("| data set | rows | learner | rows a second | ratio | loss a variable |")
+    print("|---|---|---|---|---|---|", flush=True)
+    for name in names:
+        data = datasets.load(name)
+        data = Dataset(data.domain, data.codes[:n_rows], data.weights[:n_rows])
+        speed, loss = run_river(data)
+        print(f"| {name} | {len(data):,} | river's HoeffdingTreeClassifier | {speed:,.0f} | 1 | {loss:.4f} |", flush=True)
+        for label, make in LEARNERS.items():
+            learner, began = make(), time.perf_counter()
+            for chunk in cut(data, CHUNK):
+                learner.learn_many(chunk)
+            ours = len(data) / (time.perf_counter() - began)
+            print(f"| {name} | {len(data):,} | {label} | {ours:,.0f} | {ours / speed:.0f} | {-learner._scores.mean:.4f} |", flush=True)
+
+
+def run_river(data):
+    """Rows a second, and the mean loss of a variable in rows behind the first chunk."""
+    from river.tree import HoeffdingTreeClassifier
+
+    names = data.domain.names
+    models = [HoeffdingTreeClassifier(nominal_attributes=[other for other in names if other != name]) for name in names]
+    losses, began = {1e-6: [], 1e-2: []}, time.perf_counter()
+    for r, row in enumerate(data.codes.tolist()):
+        x, sums = dict(zip(names, row, strict=True)), dict.fromkeys(losses, 0.0)
+        for name, model in zip(names, models, strict=True):
+            y = x.pop(name)
+            p = model.predict_proba_one(x).get(y, 0.0)
+            model.learn_one(x, y)
+            x[name] = y
+            for least in sums:
+                sums[least] -= math.log(min(max(p, least), 1 - least))
+        if r >= CHUNK:
+            for least, total in sums.items():
+                losses[least].append(total / len(names))
+    return len(data) / (time.perf_counter() - began), min(float(np.mean(values)) for values in losses.values())
+
+
+def remember(names):
+    print("| data set | features | l1, sd | batch | curvature | difference | none | window of 3 |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    for name in names:
+        train, test = datasets.load(name), datasets.load(name, "test")
+        work = Work.start()
+        for label, features in (("pairs", FeatureSet.all_pairs(train.domain)), ("trees", DTSL(tol=1.0).fit(train).fit_.features)):
+            for l1, sd in ((1.0, 1.0), (5.0, 0.5)):
+                batch = fit_weights(features, train, l1, sd, tol=1e-5)
+                scores = [batch.network().pll(test) / len(train.domain)]
+                for how in ("curvature", "none", "window"):
+                    fitting = Fitting.start(train.domain, Memory(how, window=3))
+                    limits = Limits(l1, sd, 1e-4, False, 2, 1 << 40)
+                    for chunk in cut(train, -(-len(train) // 10)):
+                        fitting.learn(chunk, features.subset(features.lengths > 1), limits, work)
+                    scores.append(undirected.MarkovNetwork(fitting.features, fitting.weights).pll(test) / len(train.domain))
+                batch_score, curvature, none, window = scores
+                print(
+                    f"| {name} | {label}, {len(features):,} | {l1:g}, {sd:g} | {batch_score:.4f} | {curvature:.4f} | "
+                    f"{100 * (curvature / batch_score - 1):+.2f} % | {none:.4f} | {window:.4f} |", flush=True,
+                )  # fmt: skip
+
+
+def update(names, n_features=50_000):
+    print("| data set | features | from nothing, s | after one chunk, s | ratio | after three, s | ratio |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    for name in names:
+        data = datasets.load(name)
+        chunks = cut(data, CHUNK)[:4]
+        learner = undirected.GSSL(n_generated=2_000_000, threshold=1, tol=1.0, l1=5, sd=0.5)
+        features = learner.propose(data, Work.start()).features
+        features = features.subset(np.sort(np.random.default_rng(0).permutation(len(features))[:n_features]))
+        longer = features.subset(features.lengths > 1)
+        work, limits = Work.start(), Limits(5.0, 0.5, 1e-4, False, 2, 1 << 40)
+        fitting, seconds = Fitting.start(data.domain, Memory()), []
+        for chunk in chunks:
+            objective = PseudoLikelihood(fitting.features.union(longer), chunk, work.threads, work.memory)
+            began = time.perf_counter()
+            minimise(objective, Memory().make_penalty(5.0, 0.5), objective.independent_start, tol=1e-4, work=work)
+            cold = time.perf_counter() - began
+            del objective
+            began = time.perf_counter()
+            fitting.learn(chunk, longer, limits, work)
+            seconds.append((cold, time.perf_counter() - began))
+        (_, _), (cold_1, warm_1), _, (cold_3, warm_3) = seconds
+        print(
+            f"| {name} | {len(fitting.features):,} | {cold_1:.2f}, {cold_3:.2f} | {warm_1:.2f} | {warm_1 / cold_1:.2f} | {warm_3:.2f} | "
+            f"{warm_3 / cold_3:.2f} |", flush=True,
+        )  # fmt: skip
+
+
+def checkpoint(name="plants", n_features=50_000):
+    data = datasets.load(name)
+    learner = StreamedGSSL(screen=False, n_generated=2_000_000, max_features=n_features, max_counted=200_000, threshold=0, tol=1.0, watch="rows")
+    learner.learn_many(Dataset(data.domain, data.codes[:CHUNK]))
+    with tempfile.TemporaryDirectory() as folder:
+        keeper = CheckpointFile(Path(folder) / "a.state", 2, print)
+        began = time.perf_counter()
+        tree, arrays = learner.pack()
+        keeper.save({"state": tree}, arrays)
+        wrote = time.perf_counter() - began
+        size = (Path(folder) / "a.state").stat().st_size
+        began = time.perf_counter()
+        tree, arrays = keeper.load()
+        StreamedGSSL(**tree["state"]["params"]).take_up(tree["state"], arrays)
+        print(f"{len(learner.network_.features):,} features, {size / 1e6:.0f} MB: written in {wrote:.2f} s, taken up in {time.perf_counter() - began:.2f} s")
+
+
+def growth(label, sizes=(100_000, 1_000_000, 10_000_000), n_variables=30):
+    """In a process of its own, which tells its memory at each size."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import streams; streams.grow({label!r}, {sizes!r}, {n_variables})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def grow(label, sizes, n_variables):
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 2, (200_000, n_variables // 5))
+    codes = np.where(rng.random((200_000, n_variables)) < 0.8, np.repeat(groups, 5, axis=1), rng.integers(0, 2, (200_000, n_variables)))
+    domain = undirected.Domain.from_sizes([2] * n_variables)
+    chunks = [Dataset(domain, codes[at : at + CHUNK]) for at in range(0, len(codes), CHUNK)]
+    learner, done, began = LEARNERS[label](), 0, time.perf_counter()
+    learner.set_params(watch="rows")
+    for size in sizes:
+        first, last = [], []
+        while done < size:
+            now = time.perf_counter()
+            learner.learn_many(chunks[(done // CHUNK) % len(chunks)])
+            done += CHUNK
+            (first if len(first) < 20 else last).append(time.perf_counter() - now)
+            last = last[-20:]
+        page = resource.getpagesize()
+        held = int(Path("/proc/self/statm").read_text().split()[1]) * page / 1e6
+        print(
+            f"| {label} | {done:,} | {held:.0f} | {1000 * np.median(last or first):.1f} | {done / (time.perf_counter() - began):,.0f} | "
+            f"{len(learner.network_.features):,} |", flush=True,
+        )  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="rivals,remember,update,checkpoint,growth")
+    parser.add_argument("--datasets")
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--learners", default=",".join(LEARNERS))
+    args = parser.parse_args()
+    parts = args.only.split(",")
+    named = args.datasets.split(",") if args.datasets else None
+    for label in [one for one in LEARNERS if one not in args.learners.split(",")]:
+        del LEARNERS[label]
+    if "rivals" in parts:
+        rivals(named or ["plants", "kdd"], args.rows)
+    if "remember" in parts:
+        remember(named or ["nltcs", "plants", "baudio", "msweb"])
+    if "update" in parts:
+        update(named or ["plants", "kdd"])
+    if "checkpoint" in parts:
+        checkpoint()
+    if "growth" in parts:
+        print("| learner | rows | memory, MB | ms a chunk | rows a second | features |\n|---|---|---|---|---|---|", flush=True)
+        for label in LEARNERS:
+            growth(label)
+
+
+if __name__ == "__main__":
+    main()
