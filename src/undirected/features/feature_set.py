@@ -173,7 +173,10 @@ class FeatureSet:
         lengths = self.lengths[which]
         start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         at = np.repeat(self.start[which] - start[:-1], lengths) + np.arange(start[-1])
-        return FeatureSet(self.domain, start, self.literals[at])
+        out = FeatureSet(self.domain, start, self.literals[at])
+        if "hashes" in self.__dict__:
+            out.hashes = protect(self.hashes[which])
+        return out
 
     def _sort(self) -> Array:
         """The positions of the features in canonical order."""
@@ -221,7 +224,10 @@ class FeatureSet:
         if other.domain != self.domain:
             raise FeatureError("the two feature sets are over different domains")
         start = np.concatenate([self.start, self.start[-1] + other.start[1:]])
-        return FeatureSet(self.domain, start, np.concatenate([self.literals, other.literals]))
+        out = FeatureSet(self.domain, start, np.concatenate([self.literals, other.literals]))
+        if "hashes" in self.__dict__:
+            out.hashes = protect(np.concatenate([self.hashes, other.hashes]))
+        return out
 
     def union(self, other: FeatureSet) -> FeatureSet:
         """The features of either, each once."""

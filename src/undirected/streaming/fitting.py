@@ -22,9 +22,10 @@ from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.work import StoppedBy, Work
 
 FIRST_ROUNDS, LATER_ROUNDS = 10, 1  # of letting candidates in and fitting, for the first chunk and for a later one
-LEAST_ENTERING, ENTERING_SHARE = 250, 0.1  # candidates that may enter in a round: so many, or this share of the features if that is more
+LEAST_ENTERING, ENTERING_SHARE = 200, 0.1  # candidates that may enter in a round: so many, or this share of the features if that is more
+MOST_OVERLAP = 12  # contexts of a variable that hold in a row, on average, up to which quasi-Newton steps are faster than sweeps
 STILL_STEEP = 0.5  # of the L1 penalty is the slope that a candidate needs to be looked at again in the next round
-LOOSE = 30.0  # times the tolerance, while candidates may still enter
+LOOSE = 100.0  # times the tolerance, between two rounds
 MOST_REPLACED = 0.1  # of the cap may leave for candidates of a chunk though their weights are not zero
 
 
@@ -104,13 +105,13 @@ class Fitting:
         waiting = candidates.subset(~np.isin(candidates.hashes, self.features.hashes))
         rounds = (LATER_ROUNDS if self.started else FIRST_ROUNDS) if limits.screened else 1
         self._start(view)
-        for _ in range(rounds):
+        for later_rounds in reversed(range(rounds)):
             new, waiting = self._choose(view, waiting, limits)
             if not len(new):
                 break
             self._join(new)
             view = View(self.features, rows, work)
-            if limits.screened and len(waiting):
+            if limits.screened and len(waiting) and later_rounds:
                 self._fit(view, limits, LOOSE * limits.tol, work)
         if view.objective.features is not self.features:
             view = View(self.features, rows, work)
@@ -157,7 +158,9 @@ class Fitting:
         return max(0, min(wanted, most - len(self.features)))
 
     def _fit(self, view: View, limits: Limits, tol: float, work: Work) -> Outcome:
-        outcome = minimise(view.objective, self.memory.make_penalty(limits.l1, limits.sd), self.weights, tol=tol, work=work)
+        objective, penalty = view.objective, self.memory.make_penalty(limits.l1, limits.sd)
+        overlap = objective.density * float(objective.term_sizes.mean())
+        outcome = minimise(objective, penalty, self.weights, tol=tol, work=work, solver="auto" if overlap <= MOST_OVERLAP else "descent")
         if outcome.stopped_by is StoppedBy.INTERRUPT:
             raise KeyboardInterrupt  # weights that depend on the moment of Ctrl-C could not be learned again
         self.weights = outcome.weights

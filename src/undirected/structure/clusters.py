@@ -12,6 +12,7 @@ from undirected.data.dataset import Dataset
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend
 from undirected.kernels.types import Array
+from undirected.weights.fit import use_one_blas_thread
 
 SUPPORTS = ("union", "init", "feature")  # in the order of the kernel's numbers
 MANY_ROWS = 10_000  # distinct rows from which centroids are found on random batches
@@ -71,7 +72,7 @@ class Clusters:
         """The cluster of each point: the first of those at the least Euclidean distance."""
         sizes = np.square(self.centroids).sum(axis=1)
         out = np.zeros(len(points), dtype=np.int32)
-        with threadpool_limits(1):
+        with use_one_blas_thread():
             for at in range(0, len(points), AT_ONCE):
                 some = points[at : at + AT_ONCE]
                 out[at : at + AT_ONCE] = np.argmin(sizes - 2 * some @ self.centroids.T, axis=1)
