@@ -5,9 +5,9 @@
 *rivals*: ClusterNet, streamed GSSL and DTSL (by chunks of 2,000 and by Hoeffding trees) against river's `HoeffdingTreeClassifier`, one per
 variable, on the same rows: rows a second, and the mean loss of a variable in rows after the first chunk, each before it was learned.
 River's probabilities are held away from zero by 1e-6, or by 1e-2, whichever its loss likes better.
-*remember*: the features of a batch learner, weights learned chunk by chunk with ``remember`` curvature and none, against the fit to all rows
-with the same penalties: test NPLL. *update*: features on a chunk of 2,000 rows, from warm weights against from nothing, both to the stream's
-tolerance. *checkpoint*: writing and taking up a state of 50,000 features. *growth*: rows of a synthetic network, which repeat: the memory
+*remember*: the features of a batch learner, weights learned chunk by chunk with ``remember`` curvature and none, against the fit to all
+rows with the same penalties: test NPLL. *update*: features on a chunk of 2,000 rows, from warm weights against from nothing, both to the
+stream's tolerance. *checkpoint*: writing and taking up a state of 50,000 features. *growth*: rows of a synthetic network, which repeat: the memory
 of the process and seconds a chunk. Prints Markdown.
 """
 
@@ -29,8 +29,6 @@ from undirected import DTSL, Dataset, FeatureSet, StreamedClusterNet, StreamedDT
 from undirected.streaming.checkpoint import CheckpointFile
 from undirected.streaming.fitting import Fitting, Limits
 from undirected.streaming.memory import Memory
-from undirected.weights.fit import minimise
-from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.work import Work
 
 CHUNK = 2000
@@ -108,36 +106,38 @@ def remember(names):
 
 
 def update(names, n_features=50_000):
-    print("| data set | features | from nothing, s | after one chunk, s | ratio | after three, s | ratio |")
+    print("| data set | features | update | from nothing, s | update, s | ratio | features of the network |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for name in names:
         data = datasets.load(name)
-        chunks = cut(data, CHUNK)[:4]
+        chunks = cut(data, CHUNK)[:6]
         learner = undirected.GSSL(n_generated=2_000_000, threshold=1, tol=1.0, l1=5, sd=0.5)
         features = learner.propose(data, Work.start()).features
         features = features.subset(np.sort(np.random.default_rng(0).permutation(len(features))[:n_features]))
         longer = features.subset(features.lengths > 1)
-        work, limits = Work.start(), Limits(5.0, 0.5, 1e-4, False, 2, 1 << 40)
-        fitting, seconds = Fitting.start(data.domain, Memory()), []
-        for chunk in chunks:
-            objective = PseudoLikelihood(fitting.features.union(longer), chunk, work.threads, work.memory)
-            began = time.perf_counter()
-            minimise(objective, Memory().make_penalty(5.0, 0.5), objective.independent_start, tol=1e-4, work=work)
-            cold = time.perf_counter() - began
-            del objective
-            began = time.perf_counter()
-            fitting.learn(chunk, longer, limits, work)
-            seconds.append((cold, time.perf_counter() - began))
-        (_, _), (cold_1, warm_1), _, (cold_3, warm_3) = seconds
-        print(
-            f"| {name} | {len(fitting.features):,} | {cold_1:.2f}, {cold_3:.2f} | {warm_1:.2f} | {warm_1 / cold_1:.2f} | {warm_3:.2f} | "
-            f"{warm_3 / cold_3:.2f} |", flush=True,
-        )  # fmt: skip
+        for screened in (True, False):
+            work, limits = Work.start(), Limits(5.0, 0.5, 1e-4, screened, 2, 1 << 40)
+            fitting, seconds = Fitting.start(data.domain, Memory()), []
+            for chunk in chunks:
+                began = time.perf_counter()
+                fit_weights(longer.union(FeatureSet.atomic(data.domain)), chunk, 5.0, 0.5, tol=1e-4)
+                cold = time.perf_counter() - began
+                began = time.perf_counter()
+                fitting.learn(chunk, longer, limits, work)
+                seconds.append((cold, time.perf_counter() - began))
+            cold, warm = np.median(seconds[2:], axis=0)
+            how = "screened, as by default" if screened else "all in the network"
+            print(
+                f"| {name} | {len(longer):,} | {how} | {cold:.3f} | {warm:.3f} | {warm / cold:.2f} | {len(fitting.features):,} |",
+                flush=True,
+            )
 
 
 def checkpoint(name="plants", n_features=50_000):
     data = datasets.load(name)
-    learner = StreamedGSSL(screen=False, n_generated=2_000_000, max_features=n_features, max_counted=200_000, threshold=0, tol=1.0, watch="rows")
+    learner = StreamedGSSL(
+        screen=False, n_generated=2_000_000, max_features=n_features, max_counted=200_000, threshold=0, tol=1.0, watch="rows"
+    )
     learner.learn_many(Dataset(data.domain, data.codes[:CHUNK]))
     with tempfile.TemporaryDirectory() as folder:
         keeper = CheckpointFile(Path(folder) / "a.state", 2, print)
@@ -149,12 +149,15 @@ def checkpoint(name="plants", n_features=50_000):
         began = time.perf_counter()
         tree, arrays = keeper.load()
         StreamedGSSL(**tree["state"]["params"]).take_up(tree["state"], arrays)
-        print(f"{len(learner.network_.features):,} features, {size / 1e6:.0f} MB: written in {wrote:.2f} s, taken up in {time.perf_counter() - began:.2f} s")
+        read = time.perf_counter() - began
+        print(f"{len(learner.network_.features):,} features, {size / 1e6:.0f} MB: written in {wrote:.2f} s, taken up in {read:.2f} s")
 
 
 def growth(label, sizes=(100_000, 1_000_000, 10_000_000), n_variables=30):
     """In a process of its own, which tells its memory at each size."""
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import streams; streams.grow({label!r}, {sizes!r}, {n_variables})"
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import streams; streams.grow({label!r}, {sizes!r}, {n_variables})"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -22,6 +22,7 @@ Examples:
   undirected compare --learners l1,dtsl,dt+l1 --datasets nltcs,plants -o results/
   undirected compare --datasets all --paper-grids --jobs 2 --plot -o results/
   undirected compare --datasets survey.csv --learners dtsl,all-pairs --sizes 0.1,0.3,1 --plot -o results/
+  undirected compare --stream 10 --datasets nltcs,plants --learners clusternet,gssl,dtsl -o results/
   undirected compare --plot -o results/          (figures of what is in the folder)
 """
 
@@ -31,6 +32,7 @@ Examples:
 @click.option("--datasets", help="Names or files, or 'all' for every benchmark set that is here; one without splits is divided at random.")
 @click.option("--paper-grids", is_flag=True, help="Try all settings the papers tried.")
 @click.option("--quick", is_flag=True, help="Try a few settings (the default).")
+@click.option("--stream", "chunks", type=click.IntRange(2), metavar="N", help="Each learner in batch, and on the same rows in N chunks.")
 @click.option("--sizes", default="1", show_default=True, help="Shares of the training rows, for learning curves: 0.1,0.3,1.")
 @click.option("--jobs", type=click.IntRange(1, 4096), default=1, show_default=True, help="Data sets worked on at a time.")
 @click.option("--threads", type=click.IntRange(1, 4096), help="Cores for each of them (default: all, divided by --jobs).")
@@ -44,11 +46,15 @@ Examples:
 @click.option("--plot", is_flag=True, help="Draw relative.svg (-ncmll.svg), runtime.svg and, with several --sizes, curves.svg.")
 @click.option("-o", "--output", type=click.Path(file_okay=False), help="Folder for the results; started again, the work goes on there.")
 @common.output_options
+@click.pass_context
 def compare(
+    ctx: click.Context,
+    /,
     learners: str,
     datasets: str | None,
     paper_grids: bool,
     quick: bool,
+    chunks: int | None,
     sizes: str,
     jobs: int,
     threads: int | None,
@@ -68,6 +74,12 @@ def compare(
     """Tune learners on data sets, score the test rows, and set the published values beside them."""
     from undirected.evaluation import comparison, results
 
+    if chunks is not None:
+        _refuse_with_stream(ctx)
+        given = learners if ctx.get_parameter_source("learners") == click.core.ParameterSource.COMMANDLINE else None
+        tables = _read_tables(_list_datasets(datasets or "digits"), {**reading, "missing": missing, "bins": bins}, quiet)
+        how = {"folder": output, "threads": threads, "time_budget": time_budget, "cmll_splits": cmll_splits, "seed": seed}
+        return _compare_streams(given, tables, chunks, how, as_json, quiet)
     if paper_grids and quick:
         raise click.UsageError("--paper-grids and --quick exclude each other")
     if plot and output is None:
@@ -98,6 +110,22 @@ def compare(
     if found.errors:
         return 3
     return 0 if all(row["complete"] for row in found.rows) else common.EXIT_EARLY
+
+
+def _refuse_with_stream(ctx: click.Context) -> None:
+    for name in ("paper_grids", "quick", "sizes", "jobs", "plot"):
+        if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--stream does not go with --{name.replace('_', '-')}")
+
+
+def _compare_streams(learners: str | None, tables: dict[str, Any], chunks: int, how: dict[str, Any], as_json: bool, quiet: bool) -> int:
+    from undirected.evaluation.streams import DEFAULT, compare_streams
+
+    names = DEFAULT if learners is None else tuple(name.strip() for name in learners.split(",") if name.strip())
+    with common.silence_early_warnings():
+        found = compare_streams(names, tables, chunks, progress=common.Screen(quiet, None), **how)
+    common.emit(found.to_dict(), as_json, found.to_text())
+    return 0 if found.complete else common.EXIT_INTERRUPTED
 
 
 def _build_learners(names: list[str], **params: Any) -> dict[str, Any]:
