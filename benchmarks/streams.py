@@ -6,9 +6,10 @@
 variable, on the same rows: rows a second, and the mean loss of a variable in rows after the first chunk, each before it was learned.
 River's probabilities are held away from zero by 1e-6, or by 1e-2, whichever its loss likes better.
 *remember*: the features of a batch learner, weights learned chunk by chunk with ``remember`` curvature and none, against the fit to all
-rows with the same penalties: test NPLL. *update*: features on a chunk of 2,000 rows, from warm weights against from nothing, both to the
-stream's tolerance. *checkpoint*: writing and taking up a state of 50,000 features. *growth*: rows of a synthetic network, which repeat: the memory
-of the process and seconds a chunk. Prints Markdown.
+rows with the same penalties: test NPLL. *update*: 50,000 features and a chunk of 2,000 rows: from nothing with all of them, against the
+update of a network that was learned from the chunks before; screened, as by default, and with all of them in the network.
+*checkpoint*: writing and taking up a state of 50,000 features. *growth*: rows of a synthetic network, which repeat: the memory of the
+process and seconds a chunk. Prints Markdown.
 """
 
 from __future__ import annotations

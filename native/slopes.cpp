@@ -21,11 +21,16 @@ void for_rows(const std::uint64_t* bits, std::int64_t n_words, const Visit& visi
 class Slopes {
 public:
     Slopes(const Table& table, const LiteralNumbers& numbers, const double* residual)
-        : table_(table), numbers_(numbers), residual_(residual), n_words_(table.n_words), everywhere_(n_words_, 0) {
+        : table_(table),
+          numbers_(numbers),
+          residual_(residual),
+          n_words_(table.n_words),
+          everywhere_(n_words_, 0),
+          by_row_(table.n_rows, 0.0) {
         for (std::int64_t r = 0; r < table.n_rows; ++r) everywhere_[r / 64] |= std::uint64_t(1) << (r % 64);
     }
 
-    void find(const std::int32_t* literals, std::int64_t n, double& slope, double& support) {
+    void find(const std::int32_t* literals, std::int64_t n, double& slope, double& support, double& square) {
         split(literals, n);
         // Before each part, the rows in which all literals up to there hold; behind the last one, the support.
         before_.resize((parts_.size() + 1) * n_words_);
@@ -39,18 +44,26 @@ public:
         for_rows(before_.data() + parts_.size() * n_words_, n_words_, [&](std::int64_t r) { support += table_.row_weight[r]; });
         after_ = everywhere_;
         context_.resize(n_words_);
-        slope = 0;
+        touched_.assign(n_words_, 0);
         for (std::size_t p = parts_.size(); p-- > 0;) {
             const std::uint64_t* earlier = before_.data() + p * n_words_;
-            for (std::int64_t k = 0; k < n_words_; ++k) context_[k] = earlier[k] & after_[k];
+            for (std::int64_t k = 0; k < n_words_; ++k) {
+                context_[k] = earlier[k] & after_[k];
+                touched_[k] |= context_[k];
+            }
             for (const std::int32_t* x = parts_[p].from; x != parts_[p].to; ++x) {
                 const double* own = residual_ + std::int64_t(numbers_.positive(*x)) * table_.n_rows;
-                double sum = 0;
-                for_rows(context_.data(), n_words_, [&](std::int64_t r) { sum += own[r]; });
-                slope += numbers_.negated(*x) ? -sum : sum;
+                const double sign = numbers_.negated(*x) ? -1 : 1;
+                for_rows(context_.data(), n_words_, [&](std::int64_t r) { by_row_[r] += sign * own[r]; });
             }
             narrow(after_.data(), parts_[p]);
         }
+        slope = square = 0;
+        for_rows(touched_.data(), n_words_, [&](std::int64_t r) {
+            slope += by_row_[r];
+            square += by_row_[r] * by_row_[r] / table_.row_weight[r];
+            by_row_[r] = 0;
+        });
     }
 
 private:
@@ -79,18 +92,20 @@ private:
     const LiteralNumbers& numbers_;
     const double* residual_;
     const std::int64_t n_words_;
-    std::vector<std::uint64_t> everywhere_, before_, after_, context_;
+    std::vector<std::uint64_t> everywhere_, before_, after_, context_, touched_;
+    std::vector<double> by_row_;  // what each row adds to the slope; zero between two features
     std::vector<Part> parts_;
 };
 
 }  // namespace
 
-void find_slopes(const Table& table, const Features& features, const double* residual, double* slope, double* support, int n_threads) {
+void find_slopes(const Table& table, const Features& features, const double* residual, double* slope, double* support, double* square,
+                 int n_threads) {
     const LiteralNumbers numbers(table.n_states, table.n_variables);
     parallel_for((features.n + FEATURES_A_TASK - 1) / FEATURES_A_TASK, n_threads, [&](std::int64_t task) {
         Slopes slopes(table, numbers, residual);
         for (std::int64_t j = task * FEATURES_A_TASK; j < std::min(features.n, (task + 1) * FEATURES_A_TASK); ++j)
-            slopes.find(features.literals + features.start[j], features.start[j + 1] - features.start[j], slope[j], support[j]);
+            slopes.find(features.literals + features.start[j], features.start[j + 1] - features.start[j], slope[j], support[j], square[j]);
     });
 }
 

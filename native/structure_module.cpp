@@ -146,12 +146,12 @@ nb::object slopes(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<do
     const Features features = check_features(start, literals, numbers);
     expect(residual.shape(0) == std::size_t(numbers.count()) && std::int64_t(residual.shape(1)) == table.n_rows,
            "there must be one residual per literal and row");
-    std::vector<double> slope(features.n), support(features.n);
+    std::vector<double> slope(features.n), support(features.n), square(features.n);
     {
         nb::gil_scoped_release released;
-        find_slopes(table, features, residual.data(), slope.data(), support.data(), n_threads);
+        find_slopes(table, features, residual.data(), slope.data(), support.data(), square.data(), n_threads);
     }
-    return nb::make_tuple(owned(std::move(slope)), owned(std::move(support)));
+    return nb::make_tuple(owned(std::move(slope)), owned(std::move(support)), owned(std::move(square)));
 }
 
 nb::object combine_strata(In<std::int32_t> a, std::int32_t n_a, In<std::int32_t> b, std::int32_t n_b) {

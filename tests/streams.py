@@ -47,7 +47,19 @@ class RedisServer:
         self.start()
 
     def start(self) -> None:
-        args = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--appendonly", "yes", "--save", "", "--dir", str(self.folder)]
+        args = [
+            "redis-server",
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--appendonly",
+            "yes",
+            "--save",
+            "",
+            "--dir",
+            str(self.folder),
+        ]
         self.process = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.client = self.connect()
         for _ in range(100):
@@ -121,7 +133,9 @@ def kill_often(kind, params, source, options, rng, times, longest):
     """Run a stream in processes of its own and kill each with signal 9 at a random moment; at last one runs to its end. Returns how many
     were killed at work."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["undirected", "undirected.streaming.run", "undirected.streaming.clusternet", "undirected.streaming.dtsl"])
+    context.set_forkserver_preload(
+        ["undirected", "undirected.streaming.run", "undirected.streaming.clusternet", "undirected.streaming.dtsl"]
+    )
     killed = 0
     while killed < times:
         process = context.Process(target=_learn, args=(kind, params, source, options))

@@ -13,7 +13,12 @@ from undirected.structure.names import LEARNERS, find_learner_class
 from undirected.work import StoppedBy, Work
 
 # Settings that make a learner quick on small tables; those without any are quick as they are.
-QUICK = {"gssl": {"n_generated": 300}, "clusternet": {"n_clusters": 5, "alpha": 20}, "blm": {"nearest": (1, 5, 25)}, "dp": {"max_length": 4}}
+QUICK = {
+    "gssl": {"n_generated": 300},
+    "clusternet": {"n_clusters": 5, "alpha": 20},
+    "blm": {"nearest": (1, 5, 25)},
+    "dp": {"max_length": 4},
+}
 FINDS_NOTHING = ("atomic",)  # by design no better than independent variables
 
 

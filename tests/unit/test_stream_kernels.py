@@ -21,7 +21,10 @@ def draw_table(sizes, n_rows, seed):
 
 def draw_conjunctions(domain, n, seed):
     rng = np.random.default_rng(seed)
-    rows = [sorted(int(domain.base[v] + rng.integers(domain.n_states[v])) for v in np.flatnonzero(rng.random(len(domain)) < 0.6)) for _ in range(n)]
+    rows = [
+        sorted(int(domain.base[v] + rng.integers(domain.n_states[v])) for v in np.flatnonzero(rng.random(len(domain)) < 0.6))
+        for _ in range(n)
+    ]
     return FeatureSet.from_lists([row for row in rows if row], domain)
 
 
@@ -33,7 +36,19 @@ def test_clusternet_generates_the_same_in_both(seed, support, n_clusters, rounds
     domain = Domain.from_sizes([2, 3, 2, 2, 4])
     rows, made = (draw_conjunctions(domain, n, seed).canonical() for n in (12, 4))
     clusters = [rng.integers(0, n_clusters, len(f)).astype(np.int32) for f in (rows, made)]
-    args = (n_clusters, domain.n_literals, clusters[0], rows.start, rows.literals, clusters[1], made.start, made.literals, rounds, alpha, support)
+    args = (
+        n_clusters,
+        domain.n_literals,
+        clusters[0],
+        rows.start,
+        rows.literals,
+        clusters[1],
+        made.start,
+        made.literals,
+        rounds,
+        alpha,
+        support,
+    )
     for a, b in zip(backend().module.clusternet_generate(*args, seed), reference.clusternet_generate(*args, seed), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -72,13 +87,18 @@ def test_slopes_are_the_gradient_of_the_pseudo_likelihood():
     features = everything.union(negated)
     weights = np.random.default_rng(1).normal(size=len(features)) * (np.arange(len(features)) % 2)
     network = MarkovNetwork(features, weights)
-    held = table.codes[:, table.domain.literal_variable] == np.arange(table.domain.n_literals) - table.domain.base[table.domain.literal_variable]
+    held = (
+        table.codes[:, table.domain.literal_variable]
+        == np.arange(table.domain.n_literals) - table.domain.base[table.domain.literal_variable]
+    )
     residual = np.ascontiguousarray((table.weights[:, None] * (held - network.conditionals(table))).T)
-    slope, support = backend().module.find_slopes(
+    slope, support, square = backend().module.find_slopes(
         table.columns, table.domain.n_states, table.weights, features.start, features.literals, residual, 2
     )
     np.testing.assert_allclose(slope, -PseudoLikelihood(features, table).evaluate(weights)[1], atol=1e-9)
     np.testing.assert_allclose(support, features.support(table))
+    by_row = [-PseudoLikelihood(features, Dataset(table.domain, row[None, :])).evaluate(weights)[1] for row in table.codes]
+    np.testing.assert_allclose(square, table.weights @ np.square(by_row), atol=1e-9)
 
 
 def grow_at_random(table, rng):
@@ -98,7 +118,12 @@ def grow_at_random(table, rng):
             no.append(b if kind == 0 else -1)
             sizes.append(int(domain.n_states[v]))
         start.append(len(test))
-    return targets, np.array(start, np.int64), *(np.array(x, np.int32) for x in (test, yes, no)), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return (
+        targets,
+        np.array(start, np.int64),
+        *(np.array(x, np.int32) for x in (test, yes, no)),
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+    )
 
 
 @needs_native

@@ -98,7 +98,7 @@ def find_slopes(
     literals: Numbers,
     residual: Doubles,
     threads: int,
-) -> tuple[Doubles, Doubles]: ...
+) -> tuple[Doubles, Doubles, Doubles]: ...
 def count_at_leaves(
     codes: Codes,
     n_states: Numbers,

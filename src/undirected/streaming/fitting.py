@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,8 +23,10 @@ from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.work import StoppedBy, Work
 
 FIRST_ROUNDS, LATER_ROUNDS = 10, 1  # of letting candidates in and fitting, for the first chunk and for a later one
-LEAST_ENTERING, ENTERING_SHARE = 200, 0.1  # candidates that may enter in a round: so many, or this share of the features if that is more
+MOST_ENTERING = 200  # candidates that may enter in a round
 MOST_OVERLAP = 12  # contexts of a variable that hold in a row, on average, up to which quasi-Newton steps are faster than sweeps
+SURE = 1.0  # standard errors by which a slope exceeds the L1 penalty where a candidate enters; later in a stream more are asked for
+DOUBT = 1.0  # times the curvature that a chunk gives a new feature hold it back: of many candidates the luckiest have entered
 STILL_STEEP = 0.5  # of the L1 penalty is the slope that a candidate needs to be looked at again in the next round
 LOOSE = 100.0  # times the tolerance, between two rounds
 MOST_REPLACED = 0.1  # of the cap may leave for candidates of a chunk though their weights are not zero
@@ -55,19 +58,21 @@ class View:
         variable = domain.literal_variable
         return np.asarray(self.table.codes[:, variable] == np.arange(domain.n_literals) - domain.base[variable])
 
-    def find_slopes(self, features: FeatureSet, weights: Array) -> Array:
-        """The derivative of the pseudo-log-likelihood by the weights of features that are not in the network, which has these weights."""
+    def find_slopes(self, features: FeatureSet, weights: Array) -> tuple[Array, Array]:
+        """The derivative of the pseudo-log-likelihood by the weights of features that are not in the network, which has these weights, and
+        its standard error."""
         residual = self.table.weights[:, None] * (self._held - self.objective.probabilities(weights))
-        return self._measure(features, np.ascontiguousarray(residual.T))[0]
+        slope, _, square = self._measure(features, np.ascontiguousarray(residual.T))
+        return slope, np.sqrt(square)
 
     def find_support(self, features: FeatureSet) -> Array:
         """The weight of the rows in which features hold."""
         return self._measure(features, np.zeros(self._held.T.shape))[1]
 
-    def _measure(self, features: FeatureSet, residual: Array) -> tuple[Array, Array]:
+    def _measure(self, features: FeatureSet, residual: Array) -> tuple[Array, Array, Array]:
         table = self.table
         args = (table.columns, table.domain.n_states, table.weights, features.start, features.literals, residual)
-        found: tuple[Array, Array] = backend().module.find_slopes(*args, self.objective.threads)
+        found: tuple[Array, Array, Array] = backend().module.find_slopes(*args, self.objective.threads)
         return found
 
 
@@ -84,7 +89,12 @@ class Fitting:
     support: Array = field(default_factory=lambda: np.zeros(0))
     idle: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     before: Array = field(default_factory=lambda: np.zeros(0))
-    started: bool = False  # whether a chunk has been fitted
+    n_chunks: int = 0  # that have been fitted
+
+    @property
+    def started(self) -> bool:
+        """Whether a chunk has been fitted."""
+        return self.n_chunks > 0
 
     @classmethod
     def start(cls, domain: Domain, memory: Memory) -> Fitting:
@@ -96,20 +106,24 @@ class Fitting:
     def learn(self, chunk: Dataset, candidates: FeatureSet, limits: Limits, work: Work, view: View | None = None) -> Outcome:
         """Fit the weights to a chunk and to what is remembered, and let in those of the candidates that matter.
 
-        Where candidates are ``screened``, those enter whose slope exceeds the L1 penalty, the steepest first and never many at a time,
-        until none is left or the rounds are over; under an L1 penalty the others would come out with a weight of zero.
+        Where candidates are ``screened``, those enter whose slope exceeds the L1 penalty by more than chance explains, the steepest first
+        and never many at a time, until none is left or the rounds are over; under an L1 penalty most others would come out with a weight
+        of zero. The longer the stream, the more candidates have had their chance, and the steeper a slope must be.
         """
         rows = self.memory.choose_rows(chunk)
         if view is None or rows is not chunk:
             view = View(self.features, rows, work)
         waiting = candidates.subset(~np.isin(candidates.hashes, self.features.hashes))
         rounds = (LATER_ROUNDS if self.started else FIRST_ROUNDS) if limits.screened else 1
+        doubt = DOUBT if self.started and limits.screened else 0.0
         self._start(view)
+        tried = min(self.n_chunks + 1.0, 1 / max(1 - self.memory.decay, 1e-300))  # chunks that still count
+        sure = math.sqrt(SURE**2 + 2 * math.log(tried))
         for later_rounds in reversed(range(rounds)):
-            new, waiting = self._choose(view, waiting, limits)
+            new, curvature, waiting = self._choose(view, waiting, limits, sure)
             if not len(new):
                 break
-            self._join(new)
+            self._join(new, doubt * curvature)
             view = View(self.features, rows, work)
             if limits.screened and len(waiting) and later_rounds:
                 self._fit(view, limits, LOOSE * limits.tol, work)
@@ -119,6 +133,7 @@ class Fitting:
         if rows is not chunk:
             view = View(self.features, chunk, work)
         self.memory.add_chunk(view.objective, self.before, self.weights, chunk)
+        self.n_chunks += 1
         self.support = self.memory.decay * self.support + view.find_support(self.features)
         self.idle = np.where((self.weights == 0) & (self.features.lengths > 1), self.idle + 1, 0)
         if limits.screened:
@@ -129,22 +144,23 @@ class Fitting:
         """Before the first chunk, take the weights of independent variables."""
         if not self.started:
             self.weights = view.objective.independent_start
-            self.started = True
         self.before = self.weights
 
-    def _choose(self, view: View, waiting: FeatureSet, limits: Limits) -> tuple[FeatureSet, FeatureSet]:
-        """The candidates that enter now, and those that may do so in a later round. Where there is no room, the features that matter
-        least make some."""
+    def _choose(self, view: View, waiting: FeatureSet, limits: Limits, sure: float) -> tuple[FeatureSet, Array, FeatureSet]:
+        """The candidates that enter now, with their curvature, and those that may do so in a later round. Where there is no room, the
+        features that matter least make some."""
         none = waiting.subset(np.zeros(0, dtype=np.int64))
         if not len(waiting) or (not limits.screened and len(waiting) <= limits.max_features - len(self.features)):
-            return waiting, none
-        steep = np.abs(view.find_slopes(waiting, self.weights))
+            return waiting, np.zeros(len(waiting)), none
+        slope, error = view.find_slopes(waiting, self.weights)
+        steep = np.abs(slope) - sure * error
         order = np.argsort(-steep, kind="stable")
         n_steep = int((steep > limits.l1).sum()) if limits.screened else len(waiting)
-        wanted = min(n_steep, max(LEAST_ENTERING, int(ENTERING_SHARE * len(self.features)))) if limits.screened else n_steep
+        wanted = min(n_steep, MOST_ENTERING) if limits.screened else n_steep
         room = self._make_room(wanted, limits.max_features)
         later = order[room:][steep[order[room:]] > STILL_STEEP * limits.l1] if limits.screened else order[:0]
-        return waiting.subset(np.sort(order[:room])), waiting.subset(np.sort(later))
+        now = np.sort(order[:room])
+        return waiting.subset(now), np.square(error[now]), waiting.subset(np.sort(later))
 
     def _make_room(self, wanted: int, most: int) -> int:
         """Let features leave for candidates: of weight zero first, then of the smallest weight times support. Returns the room there is."""
@@ -173,22 +189,24 @@ class Fitting:
     def restart(self) -> None:
         """Drop all but the atomic features, and what is remembered."""
         self._keep(self.features.lengths == 1)
+        self.n_chunks = 0
         self.memory.clear()
 
-    def _join(self, new: FeatureSet) -> None:
-        """Add features with a weight of zero; those there are stay as they are."""
+    def _join(self, new: FeatureSet, precision: Array | None = None) -> None:
+        """Add features with a weight of zero, and a precision there; those there are stay as they are."""
         both = self.features.concatenate(new)
-        self._take(both, both.first_of_each(), len(new))
+        self._take(both, both.first_of_each(), np.zeros(len(new)) if precision is None else precision)
 
     def _keep(self, which: Array) -> None:
-        self._take(self.features, np.flatnonzero(which) if which.dtype == bool else which, 0)
+        self._take(self.features, np.flatnonzero(which) if which.dtype == bool else which, np.zeros(0))
 
-    def _take(self, features: FeatureSet, order: Array, n_new: int) -> None:
+    def _take(self, features: FeatureSet, order: Array, new_precision: Array) -> None:
+        n_new = len(new_precision)
         self.features = features.subset(order)
         for name in ("weights", "support", "idle", "before"):
             values = getattr(self, name)
             setattr(self, name, np.concatenate([values, np.zeros(n_new, dtype=values.dtype)])[order])
-        self.memory.align(order, n_new)
+        self.memory.align(order, new_precision)
 
     def widen(self, domain: Domain) -> None:
         """Follow the domain to more states, which get atomic features."""
@@ -200,7 +218,7 @@ class Fitting:
         """The network, for a checkpoint; the memory has its own."""
         return {
             "start": self.features.start, "literals": self.features.literals, "weights": self.weights, "support": self.support,
-            "idle": self.idle, "started": np.array([self.started]),
+            "idle": self.idle, "chunks": np.array([self.n_chunks]),
         }  # fmt: skip
 
     @classmethod
@@ -208,4 +226,4 @@ class Fitting:
         """Take up what `pack` gave."""
         features = FeatureSet.from_arrays(domain, arrays["start"], arrays["literals"])
         state = (arrays["weights"], arrays["support"], arrays["idle"], arrays["weights"])
-        return cls(features, memory, *state, bool(arrays["started"][0]))
+        return cls(features, memory, *state, int(arrays["chunks"][0]))

@@ -294,6 +294,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
             self._scores = self._scores.add(-npll, chunk.total_weight)
         self.n_chunks_ += 1
         self.n_rows_ += len(chunk)
+        counts = {"rejected": len(coded.rejected), "unknown items": coded.unknown_items}
         n_after = len(fitting.features)
         added = len(fitting.features.difference(before))
         self.last_ = ChunkLearned(
@@ -301,7 +302,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
             n_after, int((fitting.weights != 0).sum()), added, len(before) - (n_after - added), outcome.violation,
             outcome.violation <= self.tol,
             {"score": scored - began, "structure": proposed - scored, "weights": fitted - proposed},
-            None if drift is None else str(drift), {"rejected": len(coded.rejected)} if coded.rejected else {},
+            None if drift is None else str(drift), {name: n for name, n in counts.items() if n},
         )  # fmt: skip
         work.emit(self.last_)
 
@@ -409,7 +410,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
             raise FormatError(f"{name} is the state of the learner {tree.get('learner')!r}, not of {self.kind!r}")
         try:
             self._take_up(tree, arrays, name)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             for attribute in [key for key in vars(self) if key.endswith("_") or key.startswith("_")]:
                 delattr(self, attribute)
             if isinstance(error, FormatError | ParameterError):

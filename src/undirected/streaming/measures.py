@@ -31,7 +31,7 @@ class ChunkLearned(Milestone):
     converged: bool
     seconds: dict[str, float] = field(default_factory=dict)
     drift: str | None = None
-    counts: dict[str, int] = field(default_factory=dict)  # of rows that were not learned, by reason
+    counts: dict[str, int] = field(default_factory=dict)  # of rows that were left out, and of items passed over
     lag: float | None = None
     cmll: float | None = None
     dead: int = 0  # rows of the whole stream that could not be learned

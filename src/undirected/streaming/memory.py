@@ -78,9 +78,13 @@ class Memory:
         """Forget everything."""
         self.precision, self.centre, self.kept = 0 * self.precision, 0 * self.centre, []
 
-    def align(self, order: Array, n_new: int) -> None:
-        """Follow the features: ``n_new`` come behind those there are, and of all these stay those of ``order``."""
-        self.precision, self.centre = (np.concatenate([values, np.zeros(n_new)])[order] for values in (self.precision, self.centre))
+    def align(self, order: Array, new_precision: Array) -> None:
+        """Follow the features: new ones come behind those there are, held to a weight of zero by such a precision, and of all these stay
+        those of ``order``."""
+        if self.remember != "curvature":
+            new_precision = 0 * new_precision
+        self.precision = np.concatenate([self.precision, new_precision])[order]
+        self.centre = np.concatenate([self.centre, np.zeros(len(new_precision))])[order]
 
     def widen(self, domain: Domain) -> None:
         """Follow the domain to more states."""

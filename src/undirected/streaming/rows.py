@@ -51,6 +51,7 @@ class Coded:
 
     data: Dataset
     rejected: list[Rejected] = field(default_factory=list)
+    unknown_items: int = 0  # in baskets, passed over
 
 
 @dataclass
@@ -171,7 +172,8 @@ class RowCoder:
             bad = (codes < 0).any(axis=0)
         rejected.sort(key=lambda one: one.row)
         data = Dataset(self.domain, codes.T[~bad].astype(code_type(self.domain)), None, self.source)
-        return Coded(data, rejected)
+        known = set(self.domain.names)
+        return Coded(data, rejected, sum(len(row - known) for row in rows if isinstance(row, AbstractSet)))
 
     def encode_table(self, X: Any) -> Coded:
         """Code a table in memory: a `Dataset`, a frame, an array, a sparse matrix, or rows."""
