@@ -150,12 +150,13 @@ class FileSource(TextSource):
         """Open a file, and go to an offset."""
         if path is None and not self.options.follow:
             raise DataError(f"{self.path} is a folder without a file to read ({', '.join(SUFFIXES)}; or give --format)")
-        kind = self.options.format or ("csv" if path is None else find_kind(path))
+        kind = self.options.format or ("csv" if path is None else find_kind(path if self.folder else self.path))
         if kind is None:
             known = ", ".join(SUFFIXES)
             raise FormatError(f"{path}: the suffix is not known ({known}); give the format, --format csv|tsv|jsonl|basket")
         self.close()
         self._start(kind, offset)
+        self._head = b""
         if path is not None:
             self._file, self._current = self._open(path), path
             self._head = self._file.read(min(HEAD_BYTES, offset))
@@ -172,7 +173,8 @@ class FileSource(TextSource):
             self._packed = is_packed(raw)
             if self._packed and self.options.follow and not self.folder:
                 raise ParameterError(f"{path} is packed, so it cannot grow; leave out --follow")
-            return gzip.open(raw) if self._packed else raw  # type: ignore[return-value]
+            self._raw = raw
+            return gzip.GzipFile(fileobj=raw) if self._packed else raw  # type: ignore[return-value]
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
@@ -206,12 +208,12 @@ class FileSource(TextSource):
         return (found.st_ino, found.st_dev) != (own.st_ino, own.st_dev) or found.st_size < self._file.tell()
 
     def _turn(self) -> bool:
-        if self.folder:
-            following = self._find_next(self._current)
-            if following is not None:
-                self._begin(following)
-            return following is not None
-        if not self.options.follow:
+        following = self._find_next(self._current) if self.folder else None
+        if following is not None:
+            self._begin(following)
+            return True
+        if self.folder or not self.options.follow:
+            self.close()
             return False
         self.options.tell(f"{self.path} has been replaced or cut; it is read from its beginning")
         self._begin(self.path)
@@ -243,15 +245,16 @@ class FileSource(TextSource):
 
     def measure_lag(self) -> float | None:
         feed = self._feed
-        if self._file is None or self._packed or not feed.n_rows or not feed.offset:
-            return None
+        if self._file is None or self._packed or not feed.n_rows:
+            return 0.0 if self._file is None and not self.options.follow else None
         bytes_a_row = (feed.offset - feed.begun) / feed.n_rows
         return max(0, os.fstat(self._file.fileno()).st_size - feed.offset) / max(bytes_a_row, 1.0)
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
-        self._file, self._head = None, b""
+            self._raw.close()
+        self._file = None
 
 
 def find_kind(path: Path) -> str | None:

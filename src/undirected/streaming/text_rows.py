@@ -31,7 +31,7 @@ class Lines:
         if plain != b"a\n":
             raise ParameterError(f"text in {encoding!r} cannot be cut into lines as it comes; convert the stream to UTF-8")
         self.offset = offset
-        self.whole = deque[bytes]()
+        self.whole = deque[bytes | int]()  # lines, or the size of one that is too long
         self.rest = b""
         self.skipped = 0  # bytes of a line that is too long, so far
 
@@ -39,6 +39,9 @@ class Lines:
         """Take more bytes."""
         pieces = (self.rest + block).split(b"\n") if b"\n" in block else [self.rest + block]
         self.rest = pieces.pop()
+        if self.skipped and pieces:
+            self.whole.append(self.skipped + len(pieces.pop(0)) + 1)
+            self.skipped = 0
         self.whole.extend(piece + b"\n" for piece in pieces)
         if len(self.rest) > MOST_LINE_BYTES:
             self.skipped, self.rest = self.skipped + len(self.rest), b""
@@ -46,22 +49,20 @@ class Lines:
     def end(self) -> None:
         """Take a last line that has no end, too."""
         if self.rest or self.skipped:
-            self.whole.append(self.rest)
-            self.rest = b""
+            self.whole.append(self.skipped + len(self.rest) if self.skipped else self.rest)
+            self.rest, self.skipped = b"", 0
 
     def take(self) -> str | Unreadable:
         """The next whole line, without its end."""
         line = self.whole.popleft()
         first = self.offset == 0
-        self.offset += len(line)
-        if self.skipped and not self.whole:  # the last whole line is what ended the long one
-            size, self.skipped = self.skipped + len(line), 0
-            self.offset += size - len(line)
-            return Unreadable("", f"a line of {size:,} bytes, longer than the {MOST_LINE_BYTES:,} that are read")
+        self.offset += line if isinstance(line, int) else len(line)
         return self.decode(line, first)
 
-    def decode(self, line: bytes, first: bool = False) -> str | Unreadable:
+    def decode(self, line: bytes | int, first: bool = False) -> str | Unreadable:
         """A line as text; the ``first`` of its file may have a byte order mark."""
+        if isinstance(line, int):
+            return Unreadable("", f"a line of {line:,} bytes, longer than the {MOST_LINE_BYTES:,} that are read")
         line = line.removeprefix(b"\xef\xbb\xbf") if first else line
         try:
             return line.decode(self.encoding).rstrip("\r\n")
