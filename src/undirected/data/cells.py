@@ -52,5 +52,5 @@ def write_value(value: object) -> str:
     if isinstance(value, float):
         if value != value:
             return ""
-        return str(int(value)) if np.isfinite(value) and value == int(value) else repr(value)
+        return str(int(value)) if np.isfinite(value) and value == int(value) else repr(float(value))
     return str(value)

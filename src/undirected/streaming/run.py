@@ -207,18 +207,17 @@ class _Loop:
     def _take(self, batch: Batch) -> None:
         good = [self.learner.name_cells(row, self.source.names) for row in batch.rows if not isinstance(row, Unreadable)]
         bad = [{"reason": row.reason, "text": row.text[:10_000]} for row in batch.rows if isinstance(row, Unreadable)]
-        self._bury(bad)
+        self._bury(bad, self.learner.n_chunks_ + 1)
         self.result.rows += len(batch.rows)
         self.learner.waiting_ += good
         if self._first_row is None and good:
             self._first_row = self.clock()
 
-    def _bury(self, records: list[dict[str, Any]]) -> None:
+    def _bury(self, records: list[dict[str, Any]], chunk: int) -> None:
         """Put rows that cannot be learned where they can be found."""
         if not records:
             return
         self.result.dead += len(records)
-        chunk = self.learner.n_chunks_ + 1
         if self._dead is not None:
             self._dead.append({"chunk": chunk, **record} for record in records)
         if not self._told_of_dead:
@@ -236,7 +235,7 @@ class _Loop:
         before = learner.n_chunks_
         learner.flush()
         self._first_row = None
-        self._bury([{"reason": one.reason, "row": write_row(rows[one.row])} for one in learner.rejected_])
+        self._bury([{"reason": one.reason, "row": write_row(rows[one.row])} for one in learner.rejected_], number)
         if learner.n_chunks_ == before:
             self._tell(
                 f"none of {len(rows):,} rows could be learned: {learner.rejected_[0].reason if learner.rejected_ else 'they are empty'}"
