@@ -43,6 +43,8 @@ _HOMES = {
     "PseudoLikelihood": "undirected.weights.pseudo_likelihood",
     "Source": "undirected.data.source",
     "Stability": "undirected.evaluation.stability",
+    "StreamClassifier": "undirected.streaming.classifier",
+    "StreamRun": "undirected.streaming.run",
     "StreamedClusterNet": "undirected.streaming.clusternet",
     "StreamedDTSL": "undirected.streaming.dtsl",
     "StreamedGSSL": "undirected.streaming.gssl",
@@ -60,9 +62,11 @@ _HOMES = {
     "cmll": "undirected.evaluation.cmll",
     "bootstrap": "undirected.evaluation.stability",
     "compare": "undirected.evaluation.comparison",
+    "compare_streams": "undirected.evaluation.streams",
     "fit_path": "undirected.weights.fit",
     "fit_weights": "undirected.weights.fit",
     "holdout": "undirected.data.splits",
+    "learn_stream": "undirected.streaming.run",
     "open_source": "undirected.data.source",
     "read_data": "undirected.data.readers",
     "tune": "undirected.tuning.tune",
@@ -101,6 +105,8 @@ __all__ = [
     "PseudoLikelihood",
     "Source",
     "Stability",
+    "StreamClassifier",
+    "StreamRun",
     "StreamedClusterNet",
     "StreamedDTSL",
     "StreamedGSSL",
@@ -115,10 +121,12 @@ __all__ = [
     "bootstrap",
     "cmll",
     "compare",
+    "compare_streams",
     "datasets",
     "fit_path",
     "fit_weights",
     "holdout",
+    "learn_stream",
     "load",
     "open_source",
     "plots",
@@ -150,12 +158,15 @@ if TYPE_CHECKING:
     from undirected.evaluation.comparison import compare
     from undirected.evaluation.results import Comparison
     from undirected.evaluation.stability import Stability, bootstrap
+    from undirected.evaluation.streams import compare_streams
     from undirected.features.feature_set import FeatureSet
     from undirected.inference.answer import Answer
     from undirected.network.network import MarkovNetwork
+    from undirected.streaming.classifier import StreamClassifier
     from undirected.streaming.clusternet import StreamedClusterNet
     from undirected.streaming.dtsl import StreamedDTSL
     from undirected.streaming.gssl import StreamedGSSL
+    from undirected.streaming.run import StreamRun, learn_stream
     from undirected.streaming.search import StreamedSearch
     from undirected.structure.all_pairs import AllPairs
     from undirected.structure.atomic import Atomic

@@ -198,8 +198,10 @@ def test_sources_that_cannot_be_are_told(tmp_path):
         (str(tmp_path / "none.csv"), DataError, "there is no file"), (str(tmp_path / "empty"), DataError, "without a file"),
         (str(tmp_path / "t.xls"), FormatError, "--format"), (str(tmp_path / "u.csv"), FormatError, "UTF-16"),
         ("http://127.0.0.1/x", DataError, "the scheme 'http'"), (7, DataError, "not int"), (np.zeros(3), DataError, "two axes"),
-        ("redis://127.0.0.1:1/0?stream=s", DataError, "is the server running"), ("redis://127.0.0.1:1/0", ParameterError, "name the stream"),
-        ("redis://127.0.0.1:1/0?streem=s", ParameterError, "'streem' is not known"), ("kafka://127.0.0.1:1/", ParameterError, "name one topic"),
+        ("redis://127.0.0.1:1/0?stream=s", DataError, "is the server running"),
+        ("redis://127.0.0.1:1/0", ParameterError, "name the stream"),
+        ("redis://127.0.0.1:1/0?streem=s", ParameterError, "'streem' is not known"),
+        ("kafka://127.0.0.1:1/", ParameterError, "name one topic"),
     ):  # fmt: skip
         with pytest.raises(error, match=words):
             open_stream(source)

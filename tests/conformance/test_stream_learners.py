@@ -13,7 +13,8 @@ from undirected.streaming.packing import pack, unpack
 from undirected.work import Milestone
 
 QUICK = {
-    "clusternet": {"n_clusters": 5, "alpha": 40}, "gssl": {"n_generated": 2000}, "dtsl": {}, "dtsl, growing": {"hoeffding": True, "grace": 50},
+    "clusternet": {"n_clusters": 5, "alpha": 40}, "gssl": {"n_generated": 2000}, "dtsl": {},
+    "dtsl, growing": {"hoeffding": True, "grace": 50},
     "blm": {"time_budget": None, "alpha": 2}, "dp": {"time_budget": None, "alpha": 2},
 }  # fmt: skip
 BATCH = {

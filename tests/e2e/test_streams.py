@@ -243,12 +243,15 @@ class TestCommand:
 
     def test_standard_input_and_dead_letters(self, folder):
         lines = [json.dumps(dict(zip(NAMES, row, strict=True))) for row in ROWS[:300]]
-        lines[250:250] = ["not JSON", json.dumps({"c0": "maybe", **{name: "no" for name in NAMES[1:]}}), ""]
+        lines[250:250] = ["not JSON", json.dumps({"c0": "maybe", **dict.fromkeys(NAMES[1:], "no")}), ""]
         args = ("-", "--format", "jsonl", "--chunk", 100, "--dead-letter", "dead.jsonl", "--json")
         done = run(*args, cwd=folder, input="\n".join(lines) + "\n")
         assert done.returncode == 0, done.stderr
         dead = [json.loads(line) for line in (folder / "dead.jsonl").read_text().splitlines()]
-        assert [(one["chunk"], one["reason"].split(":")[0]) for one in dead] == [(3, "not JSON"), (3, "column 'c0' has the unknown state 'maybe'")]
+        assert [(one["chunk"], one["reason"].split(":")[0]) for one in dead] == [
+            (3, "not JSON"),
+            (3, "column 'c0' has the unknown state 'maybe'"),
+        ]
         assert dead[0]["text"] == "not JSON"
         assert dead[1]["row"]["by name"]["c0"] == "maybe"
         assert json.loads(done.stdout)["last"]["dead"] == 2
@@ -275,11 +278,13 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("args", "code", "words"),
         [
-            ((), 2, "name a source"), (("none.csv",), 3, "there is no file"), (("rows.csv", "--n-clusters", 3), 2, "does not belong to dtsl"),
+            ((), 2, "name a source"), (("none.csv",), 3, "there is no file"),
+            (("rows.csv", "--n-clusters", 3), 2, "does not belong to dtsl"),
             (("rows.csv", "--checkpoint", "no/where.state"), 3, "does not exist"), (("--status", "none.state"), 3, "no checkpoint"),
             (("--plot", "rows.csv", "-o", "a.svg"), 3, "does not hold the measures"), (("--plot", "rows.csv"), 2, "add -o stream.svg"),
             (("rows.csv", "--max-features", 2), 2, "atomic features alone"), (("empty.csv",), 0, "0 chunks"),
-            (("one.csv",), 0, "1 chunks"), (("same.csv",), 0, "1 chunks"), (("redis://127.0.0.1:1/0?stream=s",), 3, "is the server running"),
+            (("one.csv",), 0, "1 chunks"), (("same.csv",), 0, "1 chunks"),
+            (("redis://127.0.0.1:1/0?stream=s",), 3, "is the server running"),
             (("twice.csv",), 3, "two columns"), (("rows.csv", "-o", "net.txt"), 3, "suffix"),
         ],
     )  # fmt: skip

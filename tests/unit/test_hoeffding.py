@@ -14,7 +14,9 @@ from undirected.work import Work
 
 
 def growth(**changed):
-    return Growth(**{"grace": 100, "delta": 1e-4, "tau": 0.05, "least_gain": 3.0, "min_rows": 5, "max_leaves": 100, "memory": 1 << 28, **changed})
+    return Growth(
+        **{"grace": 100, "delta": 1e-4, "tau": 0.05, "least_gain": 3.0, "min_rows": 5, "max_leaves": 100, "memory": 1 << 28, **changed}
+    )
 
 
 def draw(n_rows, sizes, seed=0, strength=0.8):
@@ -87,7 +89,10 @@ def test_a_split_gains_what_its_counts_say():
     trees = forest.read_trees()
     t = 0
     root = int(trees.start[t])
-    v, state = data.domain.literal_variable[trees.test[root]], trees.test[root] - data.domain.base[data.domain.literal_variable[trees.test[root]]]
+    v, state = (
+        data.domain.literal_variable[trees.test[root]],
+        trees.test[root] - data.domain.base[data.domain.literal_variable[trees.test[root]]],
+    )
     holds = data.codes[:, v] == state
     tables = [np.bincount(data.codes[rows, trees.targets[t]], minlength=2).astype(float) for rows in (holds, ~holds, np.ones(400, bool))]
     assert trees.gain[root] == pytest.approx(float(_measure(tables[0]) + _measure(tables[1]) - _measure(tables[2])))

@@ -63,7 +63,7 @@ def test_clusternet_on_the_papers_own_example():
         cluster, start, literals = kernels.clusternet_generate(*args, 1, 200, 0, 3)
         made = {tuple(literals[a:b]) for a, b in zip(start, start[1:], strict=False)}
         texts = set(FeatureSet.from_lists(made, domain).texts())
-        # Drawn often enough, every row has lost v1 (the paper's V2; v3 is counted as often, and comes later), and the first has lost v2 (V3).
+        # Drawn often enough, every row has lost v1 (the paper's V2; v3 is counted as often, and comes later), the first also v2 (V3).
         assert texts == {"v2=1", "v0=1 & v3=1", "v3=1", "v1=1"}
         assert not cluster.any()
 

@@ -227,6 +227,11 @@ class Task:
 
 def _describe_learned(learner: Any, lines: list[str]) -> dict[str, Any]:
     """What a learner has to tell beside its weights."""
+    if hasattr(learner, "clusters_"):
+        found, seconds = learner.clusters_, learner.generation_seconds_
+        n, k = len(found.made), len(found.centroids)
+        lines.append(f"{n:,} conjunctions generated in {k} clusters, in {seconds:.2f} s")
+        return {"n_generated": n, "n_clusters": k, "generation_seconds": seconds}
     if hasattr(learner, "generation_seconds_"):
         made = (learner.n_listed_, learner.n_unique_, learner.generation_seconds_)
         lines.append("generated {:,}, {:,} distinct, in {:.2f} s".format(*made))

@@ -12,7 +12,8 @@ from undirected.structure.names import find_learner_class
 
 # Options that belong to some learners only; without one the learner's own default counts.
 OWN = (
-    "n_generated", "threshold", "initial", "conversion", "kappa", "min_rows", "max_features", "C", "consistency", "gamma", "alpha",
+    "n_generated", "threshold", "n_clusters", "support", "with_initial", "initial", "conversion", "kappa", "min_rows", "max_features", "C",
+    "consistency", "gamma", "alpha",
     "surcharge", "search_sd", "distance", "start", "max_length", "test_level", "relearn_every", "checkpoint",
 )  # fmt: skip
 
@@ -42,6 +43,9 @@ learner_options = common.combine_options(
     click.option(
         "--initial", type=click.Choice(["auto", "all", "positive"]), help="gssl, blm: rows as all literals, or only true ones (auto)."
     ),
+    click.option("--n-clusters", type=click.IntRange(1), help="clusternet: clusters of rows (100)."),
+    click.option("--support", type=click.Choice(["union", "init", "feature"]), help="clusternet: where literals are counted (union)."),
+    click.option("--with-initial", is_flag=True, default=None, help="clusternet: make features of the rows themselves, too."),
     click.option(
         "--conversion",
         type=click.Choice(["default", "prune", "prune-10", "prune-5", "nonzero"]),
@@ -64,7 +68,9 @@ learner_options = common.combine_options(
     click.option("--consistency", type=click.Choice(["and", "or"]), help="l1, dt+l1: pairs picked by both regressions, or by one (and)."),
     click.option("--gamma", type=click.FloatRange(0), help="l1, dt+l1: strictness of ebic (0.25)."),
     click.option(
-        "--alpha", type=click.FloatRange(0), help="blm, dt-blm, dp, busl: price of a literal in the search's score (5; dt-blm: 0.5)."
+        "--alpha",
+        type=click.FloatRange(0),
+        help="blm, dt-blm, dp, busl: price of a literal in the search's score (5; dt-blm: 0.5). clusternet: draws a round (1000).",
     ),
     click.option("--surcharge", type=click.FloatRange(0), help="dp: added to the price of each literal beyond a feature's second (0)."),
     click.option(
