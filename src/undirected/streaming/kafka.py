@@ -38,7 +38,7 @@ class KafkaSource:
         if settings.get("start", "earliest") not in ("earliest", "latest"):
             raise ParameterError(f"{self.name}: start is earliest or latest")
         self.topic, self._kafka = path, _find_kafka()
-        self._text = TextRows(options.format or "jsonl", options.header)
+        self._text = TextRows(options.format or "jsonl", False)
         self._patience = Patience(self.name, (_Away,), options.tell)
         server = urlsplit(address).netloc
         self._consumer = self._kafka.Consumer({
@@ -106,6 +106,10 @@ class KafkaSource:
         return Batch(rows)
 
     def _list_rows(self, messages: list[Any]) -> Iterator[Row | Unreadable]:
+        if not self._text.settled:
+            texts = [self._decode(message.value()) for message in messages if message.error() is None]
+            if texts:
+                self._text.settle([text for text in texts if isinstance(text, str)])
         for message in messages:
             error, partition = message.error(), message.partition()
             if error is not None:
@@ -116,9 +120,8 @@ class KafkaSource:
                 continue  # delivered again
             self._next[partition] = message.offset() + 1
             self._ended.discard(partition)
-            row = self._parse(message.value())
-            if row is not None:
-                yield row
+            text = self._decode(message.value())
+            yield text if isinstance(text, Unreadable) else self._text.parse_message(text)
 
     def _hear(self, error: Any, partition: int) -> None:
         codes = self._kafka.KafkaError
@@ -136,15 +139,11 @@ class KafkaSource:
         else:
             raise DataError(f"{self.name}: {error.str()}")
 
-    def _parse(self, value: bytes | None) -> Row | Unreadable | None:
+    def _decode(self, value: bytes | None) -> str | Unreadable:
         try:
-            text = (value or b"").decode(self.options.encoding or "utf-8")
+            return (value or b"").decode(self.options.encoding or "utf-8")
         except (UnicodeDecodeError, LookupError) as error:
             return Unreadable(repr(value), f"not text ({error})")
-        if not self._text.settled and self._text.settle([text]):
-            return None  # names
-        row = self._text.parse(text)
-        return row if row is not None else self._text.give_up("a quoted cell has no end") or Unreadable(text, "the message is empty")
 
     # -- positions
     @property

@@ -39,7 +39,7 @@ class RedisSource:
         self.claim = _read_seconds(self.name, settings.get("claim", "60"))
         if options.format and not self.field:
             raise ParameterError(f"{self.name}: --format is for text in one field; name it, as in ?stream={self.stream}&field=row")
-        self._text = TextRows(options.format or "jsonl", options.header) if self.field else None
+        self._text = TextRows(options.format or "jsonl", False) if self.field else None
         self._redis = _find_redis()
         self._server = self._redis.Redis.from_url(
             f"{server}/{database}", decode_responses=True, socket_timeout=30, socket_connect_timeout=5
@@ -89,12 +89,11 @@ class RedisSource:
                 if rows or not self.options.follow or left <= 0:
                     break
                 continue
+            self._settle(entries)
             for key, fields in entries:
                 self._learned.append(key)
                 self._last = max(self._last, key, key=_order)
-                row = self._parse(key, fields)
-                if row is not None:
-                    rows.append(row)
+                rows.append(self._parse(key, fields))
         return Batch(rows, ended=not rows and not self.options.follow and self._was_empty)
 
     def _take_again(self, most: int) -> list[Entry]:
@@ -113,17 +112,19 @@ class RedisSource:
 
     _was_empty = False
 
-    def _parse(self, key: str, fields: dict[str, str] | None) -> Row | Unreadable | None:
+    def _settle(self, entries: list[Entry]) -> None:
+        """Find out by the first entries how to read their text."""
+        if self._text is not None and self.field is not None and not self._text.settled:
+            self._text.settle([fields[self.field] for _, fields in entries if fields and self.field in fields])
+
+    def _parse(self, key: str, fields: dict[str, str] | None) -> Row | Unreadable:
         if fields is None:
             return Unreadable(key, "the entry was deleted from the stream before it was learned")
         if self._text is None or self.field is None:
             return fields
         if self.field not in fields:
             return Unreadable(key, f"the entry has no field {self.field!r}")
-        if not self._text.settled and self._text.settle([fields[self.field]]):
-            return None  # names
-        row = self._text.parse(fields[self.field])
-        return row if row is not None else self._text.give_up("a quoted cell has no end")
+        return self._text.parse_message(fields[self.field])
 
     # -- positions
     @property

@@ -149,6 +149,11 @@ class TextRows:
             return True
         return False
 
+    def parse_message(self, text: str) -> Row | Unreadable:
+        """The row of a message, which holds one row as text and nothing else."""
+        row = self.parse(text)
+        return row if row is not None else self.give_up("a quoted cell has no end") or Unreadable(text, "the message is empty")
+
     def parse(self, line: str) -> Row | Unreadable | None:
         """The row of a line, without its end; None where the line is empty, or where the row goes on in the next one."""
         if self.format == "jsonl":
