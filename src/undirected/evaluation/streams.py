@@ -85,8 +85,8 @@ class StreamComparison:
             "batch: all rows but the last chunk's are learned at once, and the last chunk is scored: compare it with NPLL last",
             "CMLL: four random groups of variables, the sum over groups; on at most "
             f"{SCORED_ROWS:,} rows of each chunk. The paper's split is not known",
-            "published: Chandra, Karande and Khan, Tables IV and V. Their columns are on mixed scales: 'CMLL' and 'CMLL/4' name the one "
-            f"within {NEAR:.0%} of which the value lies; 'neither' cannot be compared",
+            "published: Chandra, Karande and Khan, Tables IV and V. Their values are on mixed scales: beside each stands which of our CMLL, "
+            f"CMLL/4 and PLL is nearest, if one is within {NEAR:.0%}; only values on one scale can be compared, none with 'none'",
         ]
         return [*out, *self.notes, *([] if self.complete else ["stopped before all was done"])]
 
@@ -179,9 +179,11 @@ def _run(jobs: list[_Job], folder: Path | None, work: Work) -> StreamComparison:
             file = None if folder is None else job.find_file(folder)
             kept = None if file is None else file.load_own()
             row = kept["row"] if kept is not None else job.run()
-            if file is not None and kept is None:
-                file.save({"row": row})
             found.rows.append(row)
+            if file is not None and kept is None:
+                assert folder is not None
+                file.save({"row": row})
+                found.save(folder)
             work.emit(StreamCompared(k, len(jobs), row))
         found.complete = True
     except KeyboardInterrupt:
@@ -252,7 +254,7 @@ class _Job:
             "learner": self.name, "dataset": self.label, "mode": self.mode, "chunks": len(pieces), "rows": len(self.data),
             "n_variables": len(self.data.domain), **learned, "published_cmll": score,
             "published_n_features": None if collected is None else int(collected),
-            "published_scale": None if score is None or learned["cmll"] is None else find_scale(score, learned["cmll"]),
+            "published_scale": None if score is None else find_scale(score, learned, len(self.data.domain)),
         }  # fmt: skip
 
     def _cut(self, a: int, b: int) -> Dataset:
@@ -310,11 +312,13 @@ class _Job:
         }  # fmt: skip
 
 
-def find_scale(value: float, ours: float) -> str:
-    """On which scale a published value seems to be, judged by ours."""
-    near = [(abs(value / (ours / part) - 1), name) for part, name in ((1, "CMLL"), (4, "CMLL/4"))]
-    distance, name = min(near)
-    return name if distance <= NEAR else "neither"
+def find_scale(value: float, ours: Row, n_variables: int) -> str:
+    """On which scale a published value seems to be, judged by our scores."""
+    scales = {"PLL": ours["npll"] * n_variables}
+    if ours["cmll"] is not None:
+        scales |= {"CMLL": ours["cmll"], "CMLL/4": ours["cmll"] / 4}
+    distance, name = min((abs(value / score - 1), name) for name, score in scales.items())
+    return name if distance <= NEAR else "none"
 
 
 def _make_line(row: Row) -> list[str]:
