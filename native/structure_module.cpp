@@ -131,7 +131,7 @@ void count_rows_at_leaves(In<std::int16_t, 2> codes, In<std::int32_t> n_states, 
         for (std::int64_t k = start.data()[t]; k < start.data()[t + 1]; ++k)
             expect(block.data()[k] < 0 ||
                        (test.data()[k] < 0 &&
-                        block.data()[k] + std::int64_t(n_literals) * table.n_states[targets.data()[t]] <= std::int64_t(seen.shape(0))),
+                        block.data()[k] <= std::int64_t(seen.shape(0)) - std::int64_t(n_literals) * table.n_states[targets.data()[t]]),
                    "the counts of a leaf do not fit");
     nb::gil_scoped_release released;
     count_at_leaves(Uncommon(table, common.data()),

@@ -129,24 +129,34 @@ class OwnedFile:
 class Appended:
     """A file of JSON lines that grows beside a checkpoint, which keeps its length: after a restart, what was added later is cut off.
 
-    What cannot be written is told, and tried again with the next lines.
+    A file that no checkpoint knows of must be new or empty, or something else than a file, such as a terminal. What cannot be written is
+    told, and tried again with the next lines.
     """
 
-    def __init__(self, path: Path, length: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, length: int | None, tell: Callable[[str], None]) -> None:
         self.path, self.tell = path, tell
         self._unwritten: list[bytes] = []
         self._failed = False
         check_writable(path)
-        self.length = min(length, path.stat().st_size) if path.exists() else 0
-        self._file = path.open("r+b" if path.exists() else "x+b", buffering=0)
-        self._file.truncate(self.length)
+        self._regular = path.is_file() or not path.exists()
+        size = path.stat().st_size if self._regular and path.exists() else 0
+        if length is None and size:
+            raise DataError(f"{path} exists already, and is not known to hold the lines of this work; delete it, or name another file")
+        self.length = min(length or 0, size)
+        try:
+            self._file: Any = path.open(("r+b" if path.exists() else "x+b") if self._regular else "ab", buffering=0)
+            if self._regular:
+                self._file.truncate(self.length)
+        except OSError as error:
+            raise DataError(f"{path} cannot be written: {error.strerror or error}") from None
 
     def append(self, records: Iterable[Record]) -> None:
         """Add records; a full disk is no reason to end the work."""
         self._unwritten += [json.dumps(record).encode() + b"\n" for record in records]
         raw = memoryview(b"".join(self._unwritten))
         try:
-            self._file.seek(self.length)
+            if self._regular:
+                self._file.seek(self.length)
             done = 0
             while done < len(raw):
                 done += self._file.write(raw[done:]) or 0
@@ -155,7 +165,8 @@ class Appended:
                 self.tell(f"{self.path} cannot be written ({error.strerror or error}); its lines wait for the next try")
             self._failed = True
             with contextlib.suppress(OSError):
-                self._file.truncate(self.length)
+                if self._regular:
+                    self._file.truncate(self.length)
             del self._unwritten[: -MOST_UNWRITTEN or None]
             return
         self.length += len(raw)

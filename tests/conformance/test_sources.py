@@ -27,6 +27,12 @@ def write_jsonl(path, names, rows):
     return path
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Few lines must do to tell how to read them, at once."""
+    monkeypatch.setattr("undirected.streaming.files.SETTLE_SECONDS", 0.0)
+
+
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory):
     with run_redis(tmp_path_factory.mktemp("redis")) as server:
@@ -225,7 +231,7 @@ def test_another_file_at_the_place_is_noticed(tmp_path):
 
 
 # -- growing files
-def test_a_growing_file_is_followed_and_turned_away_and_cut(tmp_path):
+def test_a_growing_file_is_followed_and_turned_away_and_cut(tmp_path, impatient):
     path, told = tmp_path / "log.csv", []
     path.write_text("a,b\n1,2\n3,")
     source = open_stream(str(path), Options(follow=True, tell=told.append))
@@ -256,7 +262,7 @@ def test_a_growing_file_is_followed_and_turned_away_and_cut(tmp_path):
     source.close()
 
 
-def test_a_file_that_was_turned_away_while_nobody_read_is_read_to_its_end(tmp_path):
+def test_a_file_that_was_turned_away_while_nobody_read_is_read_to_its_end(tmp_path, impatient):
     path = write_csv(tmp_path / "log.csv", NAMES, ROWS[:10])
     source = open_stream(str(path), Options(follow=True))
     head = source.read(6, 1.0).rows
@@ -275,7 +281,7 @@ def test_a_file_that_was_turned_away_while_nobody_read_is_read_to_its_end(tmp_pa
     assert plain(out, NAMES) == ROWS
 
 
-def test_a_followed_folder_waits_for_more_files(tmp_path):
+def test_a_followed_folder_waits_for_more_files(tmp_path, impatient):
     write_csv(tmp_path / "a.csv", NAMES, ROWS[:10])
     source = open_stream(str(tmp_path), Options(follow=True))
     out = source.read(100, 0.3).rows

@@ -158,7 +158,7 @@ class TestCheckpoints:
         told = []
         options = {**make_options(tmp_path, "a"), "listener": lambda event: told.append(str(event))}
         found = learn_stream(StreamedDTSL(chunk_rows=100, watch="rows"), str(other), **options)
-        assert "is read from its beginning" in told[0]
+        assert "is another source, and all that it has is new" in told[0]
         whole = learn_stream(StreamedDTSL(chunk_rows=100, watch="rows"), str(write_csv(tmp_path / "all.csv", NAMES, ROWS[:500])))
         np.testing.assert_array_equal(whole.learner.network_.weights, found.learner.network_.weights)  # columns by their names
 

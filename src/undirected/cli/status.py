@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +13,27 @@ from undirected.errors import DataError, FormatError
 PLACES = ("file", "offset", "rows", "last", "offsets")  # of a position, that a person can make something of
 
 
-def read_state(checkpoint: str) -> dict[str, Any] | None:
+def read_state(checkpoint: str, tell: Callable[[str], None] = lambda text: None) -> tuple[dict[str, Any], Path] | None:
+    """What the newest sound version of a checkpoint holds, and which it is; None where there is none."""
     from undirected.streaming.checkpoint import load_checkpoint
     from undirected.streaming.run import KEEP
 
-    found = load_checkpoint(Path(checkpoint), KEEP, lambda text: None)
+    found = load_checkpoint(Path(checkpoint), KEEP, tell)
     if found is None:
         return None
-    tree = found[0]
-    if not isinstance(tree, dict) or not isinstance(tree.get("state"), dict) or "params" not in tree["state"]:
+    if not isinstance(found.tree.get("state"), dict) or "params" not in found.tree["state"]:
         raise FormatError(f"{checkpoint} is not a stream's checkpoint")
-    return tree
+    return found.tree, found.path
 
 
 def tell_status(path: str, as_json: bool) -> int:
     """What a checkpoint holds."""
-    tree = read_state(path)
-    if tree is None:
+    found = read_state(path, lambda text: common.remark(text, False))
+    if found is None:
         raise DataError(f"there is no checkpoint {path!r}")
+    tree, version = found
     state, last = tree["state"], tree["state"]["last"]
-    saved = Path(path).stat().st_mtime if Path(path).exists() else None
+    saved = version.stat().st_mtime
     values = {
         "learner": state["learner"], "chunks": state["chunks"], "rows": state["rows"], "waiting": len(state["waiting"]),
         "dead": tree["dead"], "source": tree["source"]["name"], "position": tree["source"]["position"], "last": last,
@@ -43,8 +45,7 @@ def tell_status(path: str, as_json: bool) -> int:
         f"{state['chunks']:,} chunks, {state['rows']:,} rows; {len(state['waiting']):,} wait for their chunk, {tree['dead']:,} left out"
     )
     lines = [f"learner   {state['learner']}", f"source    {tree['source']['name']}, at {place}", f"learned   {counts}"]
-    if saved is not None:
-        lines.append(f"saved     {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(saved))}")
+    lines.append(f"saved     {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(saved))}")
     if last is not None:
         lines.append(f"features  {last['n_features']:,}, {last['n_nonzero']:,} not zero")
         if last["npll"] is not None:

@@ -199,7 +199,7 @@ def build_learner(ctx: click.Context, options: dict[str, Any]) -> StreamLearner:
         params["random_state"] = options["seed"]
     reading = {name: list(options[name]) if isinstance(options[name], tuple) else options[name] for name in READING if options[name]}
     if reading:
-        params["reading"] = reading
+        params["reading"] = {**(params.get("reading") or {}), **reading}
     return make(**{**params, **fixed, **{name: options[name] for name in MACHINE}, "domain": _read_domain(options["domain_from"])})
 
 
@@ -213,10 +213,8 @@ def _read_domain(path: str | None) -> Any:
 
 def _read_kept(checkpoint: str | None) -> dict[str, Any] | None:
     """The state of the learner in a checkpoint, if there is one."""
-    if checkpoint is None:
-        return None
-    found = read_state(checkpoint)
-    return None if found is None else found["state"]
+    found = None if checkpoint is None else read_state(checkpoint)
+    return None if found is None else found[0]["state"]
 
 
 def _measure_cmll(network: Any, data: Any) -> float:

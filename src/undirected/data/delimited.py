@@ -190,7 +190,7 @@ def _take_names(rows: Iterator[Row], name: str, delimiter: str, header: bool | N
     if not first:
         raise DataError(f"{name} is empty")
     second = next(rows, None)
-    unnamed = second is not None and len(second[1]) == len(first) + 1 and header is not False and _could_be_names(first)
+    unnamed = second is not None and len(second[1]) == len(first) + 1 and header is not False and could_be_names(first)
     width, line = (len(second[1]), second[0]) if second is not None and unnamed else (len(first), first_line)
     rest = _check_widths(rows if second is None else itertools.chain([second], rows), width, line, name, delimiter)
     if unnamed:  # R writes no name above row names
@@ -224,7 +224,7 @@ def sniff_delimiter(lines: Iterable[str]) -> str:
     return best if counts[best] else " " if " " in line.strip() else ","
 
 
-def _could_be_names(cells: list[str]) -> bool:
+def could_be_names(cells: list[str]) -> bool:
     clean = [c.strip() for c in cells]
     return len(set(clean)) == len(clean) and not any(as_number(c) is not None or c in MISSING_TEXTS for c in clean)
 

@@ -85,8 +85,8 @@ class StreamComparison:
             "batch: all rows but the last chunk's are learned at once, and the last chunk is scored: compare it with NPLL last",
             "CMLL: four random groups of variables, the sum over groups; on at most "
             f"{SCORED_ROWS:,} rows of each chunk. The paper's split is not known",
-            "published: Chandra, Karande and Khan, Tables IV and V. Their values are on mixed scales: beside each stands which of our CMLL, "
-            f"CMLL/4 and PLL is nearest, if one is within {NEAR:.0%}; only values on one scale can be compared, none with 'none'",
+            "published: Chandra, Karande and Khan, Tables IV and V. Their values are on mixed scales: beside each stands which of our "
+            f"CMLL, CMLL/4 and PLL is nearest, if one is within {NEAR:.0%}; only values on one scale can be compared, none with 'none'",
         ]
         return [*out, *self.notes, *([] if self.complete else ["stopped before all was done"])]
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from undirected.errors import DataError, FormatError
 from undirected.store import Lock, check_writable, list_versions, write_whole
 from undirected.streaming.packing import Arrays, Tree, pack, unpack
 from undirected.streaming.sources import Tell
+
+
+class Found(NamedTuple):
+    """What a checkpoint holds, and which of its versions it is."""
+
+    tree: Tree
+    arrays: Arrays
+    path: Path
 
 
 class CheckpointFile:
@@ -33,16 +42,20 @@ class CheckpointFile:
         self._failed = False
         return True
 
-    def load(self) -> tuple[Tree, Arrays] | None:
-        """The newest state that is whole; None where there is none at all."""
-        return load_checkpoint(self.path, self.keep, self.tell)
+    def load(self) -> Found | None:
+        """The newest state that is whole; None where there is none at all. A damaged one is put aside, so that it takes no sound one's
+        place."""
+        found = load_checkpoint(self.path, self.keep, self.tell)
+        if found is not None and found.path != self.path and self.path.exists():
+            self.path.replace(self.path.with_name(self.path.name + ".damaged"))
+        return found
 
     def close(self) -> None:
         """Let other processes write it."""
         self._lock.release()
 
 
-def load_checkpoint(path: Path, keep: int, tell: Tell) -> tuple[Tree, Arrays] | None:
+def load_checkpoint(path: Path, keep: int, tell: Tell) -> Found | None:
     """Read the newest version of a checkpoint that is whole; damaged ones are told. None where there is no version at all."""
     fault: FormatError | None = None
     for version in list_versions(path, keep):
@@ -61,7 +74,7 @@ def load_checkpoint(path: Path, keep: int, tell: Tell) -> tuple[Tree, Arrays] | 
             tell(f"{fault}; going on from the checkpoint before it, {version}")
         elif version != path:
             tell(f"{path} is missing; going on from the checkpoint before it, {version}")
-        return found
+        return Found(*found, version)
     if fault is not None:
         raise FormatError(f"{fault}, and there is no sound one before it; name another file or delete it")
     return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import clone
+
 from undirected.data.cells import write_value
 from undirected.errors import MissingExtra
 from undirected.streaming.learner import StreamLearner
@@ -40,12 +42,20 @@ class StreamClassifier(Classifier):
         self.target = target
         self._values: dict[str, Any] = {}  # of the target, by the texts of its states
 
+    def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> StreamClassifier:
+        """A classifier with the same settings that has learned nothing."""
+        settings = {"learner": self.learner, "target": self.target, **(new_params or {})}
+        return StreamClassifier(clone(settings["learner"]), settings["target"])
+
     @property
     def _multiclass(self) -> bool:
         return True
 
     def learn_one(self, x: dict[Any, Any], y: Any) -> None:
         """Give the learner a row."""
+        if not hasattr(self.learner, "n_chunks_"):  # classes are states, though they may be numbers
+            reading = dict(self.learner.reading or {})
+            self.learner.set_params(reading={**reading, "categorical": [*reading.get("categorical", ()), self.target]})
         self._values.setdefault(write_value(y), y)
         self.learner.learn_one({**x, self.target: y})
 

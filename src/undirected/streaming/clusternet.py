@@ -12,7 +12,7 @@ from undirected.data.variables import Domain
 from undirected.errors import check_number
 from undirected.features.feature_set import FeatureSet
 from undirected.streaming.learner import SHARED_PARAMETERS, StreamLearner
-from undirected.streaming.packing import Arrays
+from undirected.streaming.packing import Arrays, check_array
 from undirected.streaming.widening import spread_by_literal, widen_features
 from undirected.structure.clusternet import check_clustering
 from undirected.structure.clusters import Clusters
@@ -114,8 +114,7 @@ class StreamedClusterNet(StreamLearner):
         extra = len(made) - self.max_generated
         if extra <= 0:
             return
-        network = FeatureSet.from_normalised([], made.domain) if self._fitting is None else self._fitting.features
-        used = np.isin(made.hashes, network.hashes)
+        used = np.isin(made.hashes, self.features_now.hashes)
         order = np.lexsort((np.arange(len(made)), used))
         structure.keep_made(np.sort(order[extra:]))
 
@@ -137,6 +136,17 @@ class StreamedClusterNet(StreamLearner):
         }  # fmt: skip
 
     def unpack_structure(self, tree: dict[str, Any], arrays: Arrays, domain: Domain) -> Clusters:
-        rows = FeatureSet.from_arrays(domain, arrays["row_start"], arrays["row_literals"])
-        made = FeatureSet.from_arrays(domain, arrays["start"], arrays["literals"])
+        rows, made = (
+            FeatureSet.from_arrays(domain, check_array(arrays, start, "i", None), check_array(arrays, literals, "i", None))
+            for start, literals in (("row_start", "row_literals"), ("start", "literals"))
+        )
+        centroids = arrays["centroids"]
+        width = len(domain) if domain.is_binary else domain.n_literals
+        if centroids.dtype.kind != "f" or centroids.ndim != 2 or centroids.shape[1] != width or not np.isfinite(centroids).all():
+            raise ValueError("the centroids do not fit")
+        for name, n, below in (("row_cluster", len(rows), len(centroids)), ("cluster", len(made), len(centroids))):
+            check_array(arrays, name, "i", n, least=0, below=below)
+        check_array(arrays, "counts", "f", len(rows), least=0)
+        if (check_array(arrays, "common", "i", len(domain), least=0) >= domain.n_states).any():
+            raise ValueError("the common states do not fit")
         return Clusters(arrays["centroids"], arrays["common"], rows, arrays["row_cluster"], arrays["counts"], made, arrays["cluster"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from undirected.errors import MissingExtra, ParameterError
 from undirected.kernels.types import Array
-from undirected.streaming.packing import Arrays
+from undirected.streaming.packing import Arrays, check_array
 
 WATCHES = ("auto", "rows", "variables", "none")
 REACTIONS = ("none", "forget", "rebuild")
@@ -102,9 +102,14 @@ class Watch:
 
     def unpack(self, tree: dict[str, Any], arrays: Arrays) -> None:
         """Take up what `pack` gave, if it came from the same kind of detectors."""
-        self.usual = arrays.get("usual")
+        self.usual = None if "usual" not in arrays else check_array(arrays, "usual", "f", None)
         if tree["watch"] != self.watch or len(tree["detected"]) != len(self.detectors):
             return
         for k, (detector, detected) in enumerate(zip(self.detectors, tree["detected"], strict=True)):
-            detector._helper.__setstate__(arrays[f"adwin{k}"].tobytes())
-            detector._drift_detected = detected
+            try:
+                detector._helper.__setstate__(arrays[f"adwin{k}"].tobytes())
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt | SystemExit):
+                    raise
+                raise ValueError(f"a detector's state is damaged ({error})") from None  # river's own panics are no Exception
+            detector._drift_detected = bool(detected)

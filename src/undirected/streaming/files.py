@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import re
 import select
 import sys
 import time
@@ -24,6 +25,7 @@ SUFFIXES = {
     ".basket": "basket",
 }  # fmt: skip
 BLOCK_BYTES = 1 << 16  # read at a time
+SETTLE_SECONDS = 2.0  # after the first line, when fewer lines than a sample must do
 HEAD_BYTES = 4096  # by which a file is known again
 LOOK_EVERY = 0.2  # seconds between two looks for more at the end of a file
 
@@ -31,12 +33,12 @@ LOOK_EVERY = 0.2  # seconds between two looks for more at the end of a file
 class TextSource:
     """What sources of text share: bytes are read until there are enough lines, and become rows."""
 
-    name: str
-    options: Options
     _feed: Feed
 
     def __init__(self, name: str, options: Options) -> None:
         self.name, self.options = name, options
+        self.identity = name
+        self._first_line: float | None = None  # when the first line came
         self.names: list[str] | None = None  # those of the first file; rows of files with others come with their names
 
     @abstractmethod
@@ -52,15 +54,16 @@ class TextSource:
         out: list[Row | Unreadable] = []
         while True:
             wanted, left = max_rows - len(out), limit - time.monotonic()
-            waits = not out and not self._feed.lines.whole
+            waits = not out and not (self._feed.rows.settled and self._feed.lines.whole)
             block: bytes | None = b""
             while len(self._feed.lines.whole) < (wanted if self._feed.rows.settled else max(wanted, SAMPLE)):
-                block = self._get(max(0.0, left) if waits else 0.0)
+                block = self._get(min(max(0.0, left), LOOK_EVERY) if waits else 0.0)
                 if not block:
                     break
                 self._feed.lines.add(block)
                 waits = False
-            self._feed.settle()
+            if self._is_settling(block):
+                self._feed.settle()
             out += self._take(wanted)
             if len(out) >= max_rows:
                 return Batch(out)
@@ -70,6 +73,13 @@ class TextSource:
                     return Batch(out, ended=True)
             elif not block and (out or left <= 0):
                 return Batch(out)
+
+    def _is_settling(self, block: bytes | None) -> bool:
+        """Whether there are lines enough to tell how to read them: all of a sample, or all that came in some seconds, or all there are."""
+        n, now = len(self._feed.lines.whole), time.monotonic()
+        if n and self._first_line is None:
+            self._first_line = now
+        return n >= SAMPLE or block is None or (n > 1 and self._first_line is not None and now - self._first_line >= SETTLE_SECONDS)
 
     def _take(self, max_rows: int) -> list[Row | Unreadable]:
         return self._name(self._feed.take(max_rows)) if self._feed.rows.settled else []
@@ -88,6 +98,7 @@ class TextSource:
 
     def _start(self, kind: str, offset: int = 0) -> None:
         self._feed = Feed(TextRows(kind, self.options.header), self.options.encoding, offset)
+        self._first_line = None
 
     def acknowledge(self, position: Position) -> None:
         """Text needs no acknowledgement."""
@@ -126,6 +137,7 @@ class FileSource(TextSource):
 
     def __init__(self, path: Path, options: Options) -> None:
         super().__init__(str(path), options)
+        self.identity = str(path.resolve())
         self.path, self.folder = path, path.is_dir()
         if not self.folder:
             check_regular(path)
@@ -135,7 +147,7 @@ class FileSource(TextSource):
 
     def _list_files(self) -> list[Path]:
         try:
-            found = sorted(p for p in self.path.iterdir() if p.is_file() and not p.name.startswith("."))
+            found = sorted((p for p in self.path.iterdir() if p.is_file() and not p.name.startswith(".")), key=_order)
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read ({error.strerror or error})") from None
         return [p for p in found if self.options.format or find_kind(p)]
@@ -144,7 +156,7 @@ class FileSource(TextSource):
         """The file to read after another; None where a folder has no other yet."""
         if not self.folder:
             return self.path
-        return next((p for p in self._list_files() if after is None or p.name > after.name), None)
+        return next((p for p in self._list_files() if after is None or _order(p) > _order(after)), None)
 
     def _begin(self, path: Path | None, offset: int = 0) -> None:
         """Open a file, and go to an offset."""
@@ -160,7 +172,9 @@ class FileSource(TextSource):
         if path is not None:
             self._file, self._current = self._open(path), path
             self._head = self._file.read(min(HEAD_BYTES, offset))
-            self._file.seek(offset)
+            self._file.seek(max(0, offset - 1))
+            self._feed.goes_on = offset > 0 and self._file.read(1) not in (b"\n", b"")
+            self._read = offset
 
     def _open(self, path: Path) -> IO[bytes]:
         try:
@@ -170,7 +184,7 @@ class FileSource(TextSource):
             if any(mark.startswith(m) and e == "utf-16" for m, e in BYTE_ORDER_MARKS.items()):
                 raw.close()
                 raise FormatError(f"{path} is UTF-16 text, which cannot be cut into lines as it comes; convert it to UTF-8")
-            self._packed = is_packed(raw)
+            self._packed = is_packed(raw) or (path.suffix == ".gz" and not mark)
             if self._packed and self.options.follow and not self.folder:
                 raise ParameterError(f"{path} is packed, so it cannot grow; leave out --follow")
             self._raw = raw
@@ -181,19 +195,46 @@ class FileSource(TextSource):
     def _get(self, wait: float) -> bytes | None:
         limit = time.monotonic() + wait
         while True:
-            try:
-                block = b"" if self._file is None else self._file.read(BLOCK_BYTES)
-            except (OSError, EOFError, zlib.error) as error:
-                raise FormatError(f"{self._current}: cannot be read ({error})") from None
+            block = self._read_block()
+            if not block and self._is_over():
+                block = self._read_block()  # what was added before the file was turned away
+                if not block:
+                    return None
             if block:
+                self._read += len(block)
                 self._head += block[: HEAD_BYTES - len(self._head)]
                 return block
-            if self._is_over():
-                return None
             left = limit - time.monotonic()
             if left <= 0:
                 return b""
             time.sleep(min(LOOK_EVERY, left))
+
+    def _read_block(self) -> bytes:
+        if self._file is None:
+            return b""
+        try:
+            block = self._file.read(BLOCK_BYTES)
+            if not block and self._packed and self.options.follow:
+                self._unpack_again()
+                block = self._file.read(BLOCK_BYTES)
+            return block
+        except EOFError as error:
+            if self.options.follow:  # it is still being written
+                self._unpack_again()
+                return b""
+            raise FormatError(f"{self._current}: cannot be read ({error})") from None
+        except (OSError, zlib.error) as error:
+            raise FormatError(f"{self._current}: cannot be read ({error})") from None
+
+    def _unpack_again(self) -> None:
+        """Open a packed file anew, behind what was read of it: it may have grown."""
+        assert self._current is not None
+        self.close()
+        self._file = self._open(self._current)
+        try:
+            self._file.seek(self._read)
+        except EOFError:
+            return
 
     def _is_over(self) -> bool:
         """Whether nothing more will come from this file."""
@@ -234,7 +275,15 @@ class FileSource(TextSource):
         own = self.path / position["file"] if self.folder else self.path
         turned = own.with_name(own.name + ".1")  # where a growing file is often moved when a new one begins
         found = next((p for p in (own, turned) if _holds(p, position)), None)
-        if found is None and self.options.follow and not self.folder:
+        if found is None and self.folder and not own.exists():
+            self.options.tell(f"{own}, which was being read, is gone; going on with the file after it")
+            self._current = own
+            following = self._find_next(own)
+            if following is not None:
+                self._begin(following)
+            else:
+                self.close()
+        elif found is None and self.options.follow and not self.folder:
             self.options.tell(f"{self.path} is not the file that was read before; it is read from its beginning")
             self._begin(self.path)
         elif found is None or (found == turned and not self.options.follow):
@@ -261,6 +310,11 @@ def find_kind(path: Path) -> str | None:
     """The format that a file's suffix tells; that of packing does not."""
     suffixes = [s.lower() for s in path.suffixes if s.lower() != ".gz"]
     return SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def _order(path: Path) -> list[tuple[int, int, str]]:
+    """The place of a file in its folder: by name, but part-9 comes before part-10."""
+    return [(0, int(part), "") if part.isdigit() and part.isascii() else (1, 0, part) for part in re.split(r"(\d+)", path.name) if part]
 
 
 def _digest(head: bytes) -> str:

@@ -15,7 +15,7 @@ from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend
 from undirected.kernels.types import Array
 from undirected.streaming.memory import Memory
-from undirected.streaming.packing import Arrays
+from undirected.streaming.packing import Arrays, check_array
 from undirected.streaming.widening import widen_features
 from undirected.weights.fit import minimise
 from undirected.weights.outcome import Outcome
@@ -110,6 +110,9 @@ class Fitting:
         and never many at a time, until none is left or the rounds are over; under an L1 penalty most others would come out with a weight
         of zero. The longer the stream, the more candidates have had their chance, and the steeper a slope must be.
         """
+        if len(self.features) > limits.max_features:  # new states have brought features along
+            self._make_room(0, limits.max_features)
+            view = None
         rows = self.memory.choose_rows(chunk)
         if view is None or rows is not chunk:
             view = View(self.features, rows, work)
@@ -224,6 +227,11 @@ class Fitting:
     @classmethod
     def unpack(cls, arrays: Arrays, domain: Domain, memory: Memory) -> Fitting:
         """Take up what `pack` gave."""
-        features = FeatureSet.from_arrays(domain, arrays["start"], arrays["literals"])
+        features = FeatureSet.from_arrays(domain, check_array(arrays, "start", "i", None), check_array(arrays, "literals", "i", None))
+        n = len(features)
+        for name, kind, least in (("weights", "f", None), ("support", "f", 0), ("idle", "i", 0)):
+            check_array(arrays, name, kind, n, least=least)
+        if len(memory.centre) != n or not 0 <= int(arrays["chunks"][0]) < 1 << 53:
+            raise ValueError("the memory does not fit the features")
         state = (arrays["weights"], arrays["support"], arrays["idle"], arrays["weights"])
         return cls(features, memory, *state, int(arrays["chunks"][0]))

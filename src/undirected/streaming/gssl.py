@@ -15,7 +15,7 @@ from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend
 from undirected.kernels.types import Array
 from undirected.streaming.learner import SHARED_PARAMETERS, StreamLearner
-from undirected.streaming.packing import Arrays
+from undirected.streaming.packing import Arrays, check_array
 from undirected.streaming.widening import widen_features
 from undirected.structure.row_conjunctions import INITIAL, list_row_conjunctions
 from undirected.work import MEMORY, Work
@@ -138,7 +138,8 @@ class StreamedGSSL(StreamLearner):
     def update_structure(self, structure: Counter, chunk: Dataset, work: Work) -> FeatureSet:
         domain = chunk.domain
         rows = FeatureSet(domain, *list_row_conjunctions(chunk, self.initial if domain.is_binary else "all"))
-        pool = rows if self._fitting is None else self._known_features(domain).concatenate(rows)
+        longer = self.features_now.subset(self.features_now.lengths > 1)
+        pool = longer.concatenate(rows)
         start, literals, counts, _, _ = backend().module.gssl_generate(
             pool.start, pool.literals, int(self.n_generated), 0, self.seed_, work.threads
         )
@@ -147,13 +148,6 @@ class StreamedGSSL(StreamLearner):
         structure.counts = self.decay * structure.counts
         structure.add(new.subset(some), counts[some], int(self.max_counted))
         return structure.features.subset(structure.counts > self.threshold)
-
-    def _known_features(self, domain: Domain) -> FeatureSet:
-        """The longer features of the network so far, over the domain of this chunk."""
-        assert self._fitting is not None
-        features = self._fitting.features
-        longer = features.subset(features.lengths > 1)
-        return longer if longer.domain == domain else widen_features(longer, domain)
 
     def drop_features(self, structure: Counter, gone: FeatureSet) -> None:
         structure.drop(gone)
@@ -165,4 +159,5 @@ class StreamedGSSL(StreamLearner):
         return {}, {"start": structure.features.start, "literals": structure.features.literals, "counts": structure.counts}
 
     def unpack_structure(self, tree: dict[str, Any], arrays: Arrays, domain: Domain) -> Counter:
-        return Counter(FeatureSet.from_arrays(domain, arrays["start"], arrays["literals"]), arrays["counts"])
+        features = FeatureSet.from_arrays(domain, check_array(arrays, "start", "i", None), check_array(arrays, "literals", "i", None))
+        return Counter(features, check_array(arrays, "counts", "f", len(features), least=0))

@@ -12,7 +12,7 @@ from undirected.data.dataset import Dataset
 from undirected.data.variables import Domain
 from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.streaming.packing import Arrays
+from undirected.streaming.packing import Arrays, check_array
 from undirected.streaming.widening import spread_by_literal, translate_literals
 from undirected.structure.trees import Trees, lay_out
 from undirected.work import Work
@@ -262,7 +262,36 @@ class Forest:
     @classmethod
     def unpack(cls, arrays: Arrays, domain: Domain) -> Forest:
         """Take up what `pack` gave."""
-        return cls(domain, **{f.name: arrays[f.name] for f in fields(cls) if f.name != "domain"})
+        out = cls(domain, **{f.name: arrays[f.name] for f in fields(cls) if f.name != "domain"})
+        out._check(arrays)
+        return out
+
+    def _check(self, arrays: Arrays) -> None:
+        """Raise ``ValueError`` where the arrays do not make trees."""
+        n_trees, n = len(self.targets), len(self.test)
+        check_array(arrays, "targets", "i", None, least=0, below=len(self.domain))
+        start = check_array(arrays, "start", "i", n_trees + 1, least=0, below=n + 1)
+        if start[-1] != n or (np.diff(start) < 1).any() or (check_array(arrays, "common", "i", len(self.domain)) < 0).any():
+            raise ValueError("the trees do not fit")
+        if (self.common >= self.domain.n_states).any():
+            raise ValueError("the common states do not fit")
+        check_array(arrays, "test", "i", n, least=-1, below=self.domain.n_literals)
+        split, sizes = self.test >= 0, np.diff(start)[self.tree]
+        for name in ("yes", "no"):
+            child = check_array(arrays, name, "i", n, least=-1)
+            if (child[split] < 1).any() or (child >= sizes).any():
+                raise ValueError(f"{name} does not fit")
+        states = self.domain.n_states[self.targets[self.tree]]
+        if not np.array_equal(check_array(arrays, "count_start", "i", n + 1), np.concatenate([[0], np.cumsum(states)])):
+            raise ValueError("count_start does not fit")
+        for name in ("count", "given"):
+            check_array(arrays, name, "f", int(self.count_start[-1]), least=0)
+        check_array(arrays, "looked", "f", n, least=0)
+        check_array(arrays, "seen", "f", None, least=0)
+        block = check_array(arrays, "block", "i", n, least=-1)
+        room = len(self.seen) - states.astype(np.int64) * self.domain.n_literals
+        if self.gain.shape != (n,) or np.isnan(self.gain).any() or (block > room)[block >= 0].any() or (block[split] >= 0).any():
+            raise ValueError("the counts at leaves do not fit")
 
 
 def _measure(counts: Array) -> Array:

@@ -39,7 +39,8 @@ class KafkaSource:
             raise ParameterError(f"{self.name}: start is earliest or latest")
         self.topic, self._kafka = path, _find_kafka()
         self._text = TextRows(options.format or "jsonl", False)
-        self._patience = Patience(self.name, (_Away,), options.tell)
+        self.identity = f"kafka {self.topic}"
+        self._patience = Patience(self.name, (_Away,), options.tell, options.stop)
         server = urlsplit(address).netloc
         self._consumer = self._kafka.Consumer({
             "bootstrap.servers": server, "group.id": settings.get("group") or "undirected", "enable.auto.commit": False,

@@ -25,7 +25,8 @@ from undirected.streaming.fitting import Fitting, Limits, View
 from undirected.streaming.measures import ChunkLearned, Scores
 from undirected.streaming.memory import Memory
 from undirected.streaming.packing import Arrays, add_prefix, pack, take_prefix, unpack
-from undirected.streaming.rows import Coded, Rejected, Row, RowCoder, read_row, write_row
+from undirected.streaming.rows import Coded, Rejected, Row, RowCoder, read_row, tidy_row, write_row
+from undirected.streaming.widening import widen_data, widen_features
 from undirected.structure.learner import find_domain
 from undirected.weights.penalty import check_prior
 from undirected.work import MEMORY, Work
@@ -139,6 +140,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
     network_: MarkovNetwork
     rejected_: list[Rejected]
     waiting_: list[Row]
+    features_now: FeatureSet  # of the network, while its structure is brought up to date
     _coder: RowCoder
     last_: ChunkLearned | None
 
@@ -195,7 +197,10 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
     def learn_one(self, x: Row) -> Self:
         """Take one row; every ``chunk_rows`` rows a chunk is learned."""
         self.open()
-        self.waiting_.append(x)
+        row = tidy_row(x)
+        if self._coder.domain is not None and "error" in (self.unknown, self.missing):
+            copy.copy(self._coder).encode([row])  # one that is an error is refused by itself
+        self.waiting_.append(row)
         if len(self.waiting_) >= self.chunk_rows:
             try:
                 self.flush()
@@ -267,22 +272,31 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         if not chunk.total_weight > 0:
             self.rejected_ = coded.rejected
             return
+        if (chunk.weights <= 0).any():
+            chunk = chunk.subset(np.flatnonzero(chunk.weights > 0))
         began = work.now()
         fitting, structure, watch = self._copy_state(chunk)
         view = View(fitting.features, chunk, work)
         losses = self._find_losses(view, fitting, chunk) if fitting.started else None
         scored = work.now()
         drift = None if losses is None else watch.update(losses, chunk.domain.names)
-        before, rows = fitting.features, chunk
-        if drift is not None and self.drift != "none":
-            fitting, structure, rows, view = self._react(fitting, structure, chunk, view)
+        known = fitting.features if self._fitting is None else self._fitting.features
+        before, rows = (known if known.domain == chunk.domain else widen_features(known, chunk.domain)), chunk
+        view_now: View | None = view
+        if drift is not None and self.drift == "forget":
+            fitting.memory.forget()
+        elif drift is not None and self.drift == "rebuild":
+            rows = self._find_last_rows(chunk)
+            fitting.restart()
+            structure, view_now = self.start_structure(rows), None
         limits = Limits(self.l1, self.sd, self.tol, self.screen and self.l1 > 0, int(self.patience), int(self.max_features))
         if len(FeatureSet.atomic(chunk.domain)) > limits.max_features:
             n = len(FeatureSet.atomic(chunk.domain))
             raise ParameterError(f"max_features={limits.max_features:,}: the {n:,} atomic features alone are more; allow more")
+        self.features_now = fitting.features
         candidates = self.update_structure(structure, rows, work)
         proposed = work.now()
-        outcome = fitting.learn(rows, candidates.subset(candidates.lengths > 0), limits, work, view if rows is chunk else None)
+        outcome = fitting.learn(rows, candidates.subset(candidates.lengths > 0), limits, work, view_now)
         self.drop_features(structure, before.difference(fitting.features))
         fitted = work.now()
         self._fitting, self._structure, self._watch, self.rejected_ = fitting, structure, watch, coded.rejected
@@ -324,14 +338,11 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         own = np.take_along_axis(p, chunk.domain.base[:-1] + view.table.codes.astype(np.int64), axis=1)
         return np.asarray(-np.log(np.maximum(own, 1e-300))[chunk.group])
 
-    def _react(self, fitting: Fitting, structure: Any, chunk: Dataset, view: View) -> tuple[Fitting, Any, Dataset, View]:
-        """Let go of what was learned before a drift."""
-        if self.drift == "forget":
-            fitting.memory.forget()
-            return fitting, structure, chunk, view
-        rows = chunk if self._before is None or self._before.domain != chunk.domain else Dataset.merge([self._before, chunk])
-        fitting.restart()
-        return fitting, self.start_structure(rows), rows, view
+    def _find_last_rows(self, chunk: Dataset) -> Dataset:
+        """The rows of a chunk and of the one before it."""
+        if self._before is None:
+            return chunk
+        return Dataset.merge([widen_data(self._before, chunk.domain), chunk])
 
     @property
     def first_seed(self) -> int:
@@ -438,6 +449,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         self._watch.unpack(tree["watch"], take_prefix("watch", arrays))
         if "before.codes" in arrays and self.drift == "rebuild":
             self._before = Dataset(domain, arrays["before.codes"], arrays["before.weights"])
+            self._before.require_complete("taking up a chunk")
         self.network_ = MarkovNetwork(self._fitting.features, self._fitting.weights)
         self.domain_ = domain
 
@@ -445,8 +457,11 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
     def restore(cls, snapshot: bytes, **changed: Any) -> Self:
         """Make the learner that a snapshot is of; parameters may be ``changed``."""
         tree, arrays = unpack(snapshot, "the snapshot")
-        params = {**tree.get("params", {}), **changed}
-        return cls(**params).take_up(tree, arrays)
+        try:
+            learner = cls(**{**tree["params"], **changed})
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"the snapshot is not of a {cls.__name__} ({error})") from None
+        return learner.take_up(tree, arrays)
 
 
 def _read_report(tree: dict[str, Any]) -> ChunkLearned:

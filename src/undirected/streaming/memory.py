@@ -10,7 +10,7 @@ from undirected.data.dataset import Dataset
 from undirected.data.variables import Domain
 from undirected.errors import ParameterError, check_number
 from undirected.kernels.types import Array
-from undirected.streaming.packing import Arrays
+from undirected.streaming.packing import Arrays, check_array
 from undirected.streaming.widening import widen_data
 from undirected.weights.objective import Objective
 from undirected.weights.penalty import Penalty
@@ -99,5 +99,12 @@ class Memory:
 
     def unpack(self, tree: dict[str, Any], arrays: Arrays, domain: Domain) -> None:
         """Take up what `pack` gave."""
-        self.centre, self.precision = arrays["centre"], arrays["precision"]
-        self.kept = [Dataset(domain, arrays[f"codes{k}"], arrays[f"weights{k}"]).distinct for k in range(int(tree["kept"]))]
+        n = len(arrays["centre"])
+        check_array(arrays, "centre", "f", n)
+        check_array(arrays, "precision", "f", n, least=0)
+        used = self.remember == "curvature"  # another way of remembering begins with nothing
+        self.centre, self.precision = (arrays[name] if used else np.zeros(n) for name in ("centre", "precision"))
+        kept = range(int(tree["kept"])) if self.remember == "window" else ()
+        self.kept = [Dataset(domain, arrays[f"codes{k}"], arrays[f"weights{k}"]).distinct for k in kept][-(self.window - 1) :]
+        for data in self.kept:
+            data.require_complete("remembering a chunk")

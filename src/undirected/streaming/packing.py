@@ -58,6 +58,17 @@ def unpack(content: bytes, name: str) -> tuple[Tree, Arrays]:
         raise FormatError(f"{name} is not a stream's state ({error})") from None
 
 
+def check_array(
+    arrays: Arrays, name: str, kind: str, length: int | None, *, least: float | None = None, below: float | None = None
+) -> Array:
+    """An array of a state that must have so many entries, of a kind (``i`` or ``f``), finite and in a range."""
+    array = arrays[name]
+    ok = array.dtype.kind == kind and (length is None or array.shape == (length,)) and bool(np.isfinite(array).all())
+    if not ok or (array.size and ((least is not None and array.min() < least) or (below is not None and array.max() >= below))):
+        raise ValueError(f"{name} does not fit")
+    return array
+
+
 def add_prefix(prefix: str, arrays: Arrays) -> Arrays:
     """Name arrays as those of one part of a state."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}

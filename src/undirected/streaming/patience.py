@@ -9,20 +9,21 @@ from typing import TypeVar
 from undirected.streaming.sources import Tell
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 30.0  # seconds between two tries
+LONGEST_SLEEP = 1.0  # before it is asked again whether to stop
 Result = TypeVar("Result")
 
 
 class Patience:
     """Tries again while a broker is away: after a tenth of a second at first, each wait twice as long as the one before, up to half a
-    minute. Ctrl-C ends it."""
+    minute. It ends where ``stop`` says so."""
 
-    def __init__(self, name: str, faults: tuple[type[BaseException], ...], tell: Tell) -> None:
-        self.name, self.faults, self.tell = name, faults, tell
+    def __init__(self, name: str, faults: tuple[type[BaseException], ...], tell: Tell, stop: Callable[[], bool]) -> None:
+        self.name, self.faults, self.tell, self.stop = name, faults, tell, stop
         self._away_since: float | None = None
         self._wait = FIRST_WAIT
 
     def attempt(self, call: Callable[[], Result], timeout: float) -> Result | None:
-        """What ``call`` returns; None where the broker is still away after about ``timeout`` seconds."""
+        """What ``call`` returns; None where the broker is still away after about ``timeout`` seconds, or when it is time to stop."""
         limit = time.monotonic() + timeout
         while True:
             try:
@@ -33,9 +34,11 @@ class Patience:
                 self.note_back()
                 return result
             left = limit - time.monotonic()
-            if left <= 0:
+            if left <= 0 or self.stop():
                 return None
-            time.sleep(min(self._wait, left))
+            until = time.monotonic() + min(self._wait, left)
+            while (rest := until - time.monotonic()) > 0 and not self.stop():
+                time.sleep(min(rest, LONGEST_SLEEP))
             self._wait = min(2 * self._wait, LONGEST_WAIT)
 
     def note_away(self, error: object) -> None:

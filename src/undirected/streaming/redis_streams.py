@@ -25,8 +25,8 @@ class RedisSource:
     """The entries of a stream, whose fields are cells by name; or, with ``field=``, one field of which holds the row as text.
 
     A position names the entries that were handed out but not acknowledged. After a restart the entries of the position are
-    acknowledged, since they have been learned, and the others that this consumer was given come again, in their order. Entries that
-    another consumer of the group left for ``claim`` seconds (60) are taken over.
+    not learned again, and the others that this consumer was given come again, in their order. Entries that another consumer of the group
+    left for ``claim`` seconds (60) are taken over. Processes that share a group need a ``consumer`` name each.
     """
 
     def __init__(self, address: str, options: Options) -> None:
@@ -41,11 +41,19 @@ class RedisSource:
             raise ParameterError(f"{self.name}: --format is for text in one field; name it, as in ?stream={self.stream}&field=row")
         self._text = TextRows(options.format or "jsonl", False) if self.field else None
         self._redis = _find_redis()
-        self._server = self._redis.Redis.from_url(
-            f"{server}/{database}", decode_responses=True, socket_timeout=30, socket_connect_timeout=5
-        )
+        self.identity = f"{server.rpartition('@')[2]}/{database or 0} {self.stream} {self.group} {self.consumer}"
+        how: dict[str, Any] = {
+            "decode_responses": True,
+            "encoding_errors": "surrogateescape",
+            "socket_timeout": 30,
+            "socket_connect_timeout": 5,
+        }
+        try:
+            self._server = self._redis.Redis.from_url(f"{server}/{database}", **how)
+        except ValueError as error:
+            raise ParameterError(f"{self.name}: {error}") from None
         away = (self._redis.exceptions.ConnectionError, self._redis.exceptions.TimeoutError, self._redis.exceptions.BusyLoadingError)
-        self._patience = Patience(self.name, away, options.tell)
+        self._patience = Patience(self.name, away, options.tell, options.stop)
         self._last = "0-0"  # the newest entry that was handed out
         self._learned: deque[str] = deque()  # handed out, not acknowledged yet
         self._again: deque[Entry] = deque()  # given to this consumer before, to be handed out now
@@ -99,6 +107,7 @@ class RedisSource:
     def _take_again(self, most: int) -> list[Entry]:
         if not self._again and time.monotonic() - self._claimed_at >= max(1.0, self.claim / 2):
             self._claimed_at = time.monotonic()
+            self._hold()
             self._claim()
         return [self._again.popleft() for _ in range(min(most, len(self._again)))]
 
@@ -120,6 +129,8 @@ class RedisSource:
     def _parse(self, key: str, fields: dict[str, str] | None) -> Row | Unreadable:
         if fields is None:
             return Unreadable(key, "the entry was deleted from the stream before it was learned")
+        if any(not text.isascii() and _is_torn(text) for text in (*fields, *fields.values())):
+            return Unreadable(key, "the entry is not UTF-8 text")
         if self._text is None or self.field is None:
             return fields
         if self.field not in fields:
@@ -149,6 +160,13 @@ class RedisSource:
             after = entries[-1][0]
             self._again.extend((key, fields or None) for key, fields in entries if key not in known)
 
+    def _hold(self) -> None:
+        """Say that the entries at hand are not left lying, though they wait for their checkpoint."""
+        keys = [*self._learned, *(key for key, _ in self._again)]
+        for at in range(0, len(keys), AT_ONCE):
+            some = keys[at : at + AT_ONCE]
+            self._call(partial(self._server.xclaim, self.stream, self.group, self.consumer, 0, some, justid=True), 0.0)
+
     def _claim(self) -> None:
         """Take over what other consumers of the group have left lying."""
         idle = int(1000 * self.claim)
@@ -157,7 +175,8 @@ class RedisSource:
             if other["name"] == self.consumer:
                 continue
             ask = partial(self._server.xpending_range, self.stream, self.group, "-", "+", AT_ONCE, consumername=other["name"], idle=idle)
-            keys = [one["message_id"] for one in self._call(ask, 0.0) or ()]
+            known = set(self._learned)
+            keys = [key for one in self._call(ask, 0.0) or () if (key := one["message_id"]) not in known]
             if keys:
                 taken = self._call(partial(self._server.xclaim, self.stream, self.group, self.consumer, idle, keys), 0.0) or []
                 self._again.extend(entry for entry in taken if entry[0] is not None)
@@ -179,6 +198,11 @@ class RedisSource:
 
     def close(self) -> None:
         self._server.close()
+
+
+def _is_torn(text: str) -> bool:
+    """Whether bytes that are no UTF-8 came in a text."""
+    return any("\udc80" <= letter <= "\udcff" for letter in text)
 
 
 def _order(key: str) -> tuple[int, int]:

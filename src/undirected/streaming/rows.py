@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +23,7 @@ from undirected.streaming.widening import widen_domain
 
 UNKNOWN = ("error", "skip", "extend")
 MAX_STATES = 1000  # of a variable that new states may make
-MAX_MEMO = 50_000  # texts of a column whose codes are kept at hand
+MAX_MEMO, MAX_MEMO_LENGTH = 50_000, 100  # texts of a column whose codes are kept at hand, and letters of each
 _MISSING, _UNKNOWN = -1, -2
 
 Row = Mapping[str, Any] | AbstractSet[str] | Sequence[Any]
@@ -87,7 +87,7 @@ class RowCoder:
     # -- the first rows
     def learn(self, rows: Sequence[Row]) -> None:
         """Settle variables and states by the first rows."""
-        usable = self._take_alike([row for row in rows if _describe_fault(row) is None])
+        usable = self._take_alike([row for row in rows if describe_fault(row) is None])
         if not usable:
             raise DataError(f"{self.source}: none of the first {len(rows):,} rows can be read; {self._first_fault(rows)}")
         table = self._make_table(usable)
@@ -119,7 +119,7 @@ class RowCoder:
         return max(([row for row in rows if isinstance(row, kind)] for kind in kinds), key=len)
 
     def _first_fault(self, rows: Sequence[Row]) -> str:
-        return next((fault for fault in map(_describe_fault, rows) if fault), "there are no rows")
+        return next((fault for fault in map(describe_fault, rows) if fault), "there are no rows")
 
     def _make_table(self, rows: Sequence[Row]) -> RawTable:
         first = rows[0]
@@ -133,11 +133,15 @@ class RowCoder:
             return RawTable(columns, items, self.source, fixed={k: Variable(x, ("no", "yes")) for k, x in enumerate(items)}, absent="no")
         if isinstance(first, Mapping):
             names = list(dict.fromkeys(str(name) for row in rows if isinstance(row, Mapping) for name in row))
+            if not names:
+                raise DataError(f"{self.source}: the first {len(rows):,} rows have no cells")
             cells = [[write_value(row.get(name)) for row in rows if isinstance(row, Mapping)] for name in names]
             return RawTable([RawColumn.from_cells(column) for column in cells], names, self.source)
         usual = Counter(len(row) for row in rows if isinstance(row, Sequence)).most_common(1)[0][0]
         width = usual if self.names is None else len(self.names)
         full = [row for row in rows if isinstance(row, Sequence) and len(row) == width]
+        if not full or not width:
+            raise DataError(f"{self.source}: none of the first {len(rows):,} rows has {width} cells, as many as there are names")
         columns = [RawColumn.from_cells([write_value(x) for x in column]) for column in zip(*full, strict=True)]
         return RawTable(columns, self.names, self.source)
 
@@ -153,6 +157,7 @@ class RowCoder:
     # -- every row
     def encode(self, rows: Sequence[Row]) -> Coded:
         """Code rows; those that cannot be coded are told with the reason."""
+        rows = [tidy_row(row) for row in rows]
         if self.domain is None:
             self.learn(rows)
         assert self.domain is not None
@@ -166,6 +171,8 @@ class RowCoder:
                 cells.append(found)
         columns = list(zip(*cells, strict=True)) if cells else [()] * len(self.domain)
         codes = np.array([self._find_codes(v, column) for v, column in enumerate(columns)], dtype=np.int32).reshape(len(columns), len(kept))
+        if self.missing == "mode" and not self.modes:  # the domain was given: these are the first rows
+            self.modes = [int(np.argmax(np.bincount(c[c >= 0], minlength=1))) for c in codes]
         bad = (codes < 0).any(axis=0)
         if bad.any():
             codes = self._resolve(codes, columns, kept, rejected)
@@ -184,12 +191,19 @@ class RowCoder:
                 return Coded(X)
             states = [(*v.states, "") for v in X.domain.variables]
             rows = [[states[v][code] for v, code in enumerate(row)] for row in X.codes.tolist()]
-            return self._encode_named(rows, X.domain.names if X.domain.named else None)
+            coded = self._encode_named(rows, X.domain.names if X.domain.named else None)
+            kept = np.setdiff1d(np.arange(len(X)), [one.row for one in coded.rejected])
+            coded.data = Dataset(coded.data.domain, coded.data.codes, X.weights[kept], X.source)
+            return coded
         if is_frame(X):
+            if len({*X.columns}) < len(X.columns):
+                raise DataError(f"{self.source}: two columns of the frame are called alike; rename one of them")
             columns = [X[name].to_list() for name in X.columns]
             return self._encode_named(list(zip(*columns, strict=True)), [str(name) for name in X.columns])
         if hasattr(X, "toarray"):
             X = X.toarray()
+        if not isinstance(X, Iterable) or isinstance(X, str | bytes | Mapping):
+            raise DataError(f"{self.source}: a chunk is a table or a list of rows, not {type(X).__name__}")
         return self.encode(X.tolist() if isinstance(X, np.ndarray) else list(X))
 
     def _encode_named(self, rows: Sequence[Row], names: list[str] | None) -> Coded:
@@ -200,7 +214,7 @@ class RowCoder:
         """The cells of a row in the order of the variables, or what is wrong with it."""
         domain = self.domain
         assert domain is not None
-        fault = _describe_fault(row)
+        fault = describe_fault(row)
         if fault is not None:
             return fault
         if isinstance(row, AbstractSet):
@@ -225,7 +239,9 @@ class RowCoder:
             except TypeError:
                 code = _UNKNOWN
             if code is None:
-                code = memo[key] = self._find_code(v, cell)
+                code = self._find_code(v, cell)
+                if code != _UNKNOWN and (type(cell) is not str or len(cell) <= MAX_MEMO_LENGTH):
+                    memo[key] = code
             out.append(code)
         return out
 
@@ -278,7 +294,7 @@ class RowCoder:
         if missing and self.missing != "state":
             return f"column {variable.name!r} has a missing cell"
         what = f"column {variable.name!r} has the unknown state {text[:80]!r}"
-        if self.unknown != "extend":
+        if self.unknown != "extend" and not missing:
             return what
         if variable.edges is not None and not missing:
             return f"column {variable.name!r} holds numbers, and {text[:80]!r} is none"
@@ -316,8 +332,19 @@ class RowCoder:
         self.baskets, self.places, self.names, self.modes = tree["baskets"], tree["places"], tree["names"], tree["modes"]
 
 
+def tidy_row(row: Any) -> Any:
+    """A row of its own, with names that are texts, and lists for arrays; what is none stays as it is."""
+    if isinstance(row, np.ndarray):
+        return row.tolist()
+    if isinstance(row, Mapping):
+        return {name if type(name) is str else str(name): cell for name, cell in row.items()}
+    return row
+
+
 def write_row(row: Any) -> Any:
     """A row as JSON has it."""
+    if not isinstance(row, Mapping | AbstractSet | Sequence) or isinstance(row, str | bytes):
+        return {"no row": repr(row)}
     if isinstance(row, Mapping):
         return {"by name": {str(name): _write_cell(cell) for name, cell in row.items()}}
     return {"items": sorted(row)} if isinstance(row, AbstractSet) else [_write_cell(cell) for cell in row]
@@ -325,6 +352,8 @@ def write_row(row: Any) -> Any:
 
 def _write_cell(cell: Any) -> Any:
     value = cell.item() if isinstance(cell, np.generic) else cell
+    if isinstance(value, list | tuple | set | dict):
+        return [repr(value)]  # still no cell
     return value if value is None or isinstance(value, str | int | float | bool) else write_value(value)
 
 
@@ -335,7 +364,7 @@ def read_row(row: Any) -> Row:
     return list(row)
 
 
-def _describe_fault(row: Any) -> str | None:
+def describe_fault(row: Any) -> str | None:
     """What is wrong with a row whatever the columns are."""
     if isinstance(row, Unreadable):
         return row.reason

@@ -11,12 +11,12 @@ from typing import Any
 
 from undirected import formats
 from undirected.data.dataset import Dataset
-from undirected.errors import DataError, FormatError, check_number
+from undirected.errors import DataError, FormatError, ParameterError, check_number
 from undirected.network.network import MarkovNetwork
 from undirected.store import Appended, check_writable
 from undirected.streaming.checkpoint import CheckpointFile
 from undirected.streaming.learner import StreamLearner
-from undirected.streaming.rows import Unreadable, write_row
+from undirected.streaming.rows import Unreadable, describe_fault, write_row
 from undirected.streaming.sources import Batch, Notice, Options, Source, open_stream
 from undirected.work import Clock, Listener, _ignore
 
@@ -106,7 +106,8 @@ def learn_stream(
         check_writable(network)
     keeper = None if checkpoint is None else CheckpointFile(Path(checkpoint), KEEP, tell)
     try:
-        opened = open_stream(source, Options(format, header, encoding, follow, tell))
+        _check_distinct(source, checkpoint, network, metrics, dead_letter)
+        opened = open_stream(source, Options(format, header, encoding, follow, tell, stop))
         try:
             loop = _Loop(learner, opened, keeper, network, listener, clock)
             loop.begin(metrics, dead_letter)
@@ -117,6 +118,14 @@ def learn_stream(
     finally:
         if keeper is not None:
             keeper.close()
+
+
+def _check_distinct(source: Any, *written: Any) -> None:
+    """Raise where a file would be written twice, or over the source."""
+    named = [Path(path).resolve() for path in (source, *written) if isinstance(path, str | os.PathLike)]
+    for k, path in enumerate(named):
+        if path in named[:k] and (path.is_file() or not path.exists()):
+            raise ParameterError(f"{path} is named twice; source, checkpoint, network, metrics and dead letters are files of their own")
 
 
 class _Loop:
@@ -138,6 +147,7 @@ class _Loop:
         self._told_of_dead = self._network_failed = False
         self._first_row: float | None = None
         self._saved: Any = None  # what the last checkpoint was of
+        self._lengths: dict[str, int] = {}  # of files that grow, by their paths, as the checkpoint has them
 
     def _tell(self, text: str) -> None:
         self.listener(Notice(text))
@@ -145,39 +155,41 @@ class _Loop:
     def begin(self, metrics: Any, dead_letter: Any) -> None:
         """Take up the checkpoint, if there is one, and open the files that grow."""
         found = None if self.keeper is None else self.keeper.load()
-        lengths = {"metrics": 0, "dead_letter": 0}
         if found is not None:
-            tree, arrays = found
-            assert self.keeper is not None
-            lengths |= self._take_up(tree, arrays, str(self.keeper.path))
+            self._take_up(found.tree, found.arrays, str(found.path))
         else:
             self.learner.open()
         self.learner.set_names(self.source.names)
-        if metrics is not None:
-            self._metrics = Appended(Path(metrics), int(lengths["metrics"]), self._tell)
-        if dead_letter is not None:
-            self._dead = Appended(Path(dead_letter), int(lengths["dead_letter"]), self._tell)
+        self._metrics, self._dead = self._open(metrics), self._open(dead_letter)
+        if found is None:
+            self._save()  # so that a run that is killed early knows its files again
 
-    def _take_up(self, tree: Any, arrays: Any, name: str) -> dict[str, int]:
+    def _open(self, path: Any) -> Appended | None:
+        return None if path is None else Appended(Path(path), self._lengths.get(str(Path(path).resolve())), self._tell)
+
+    def _take_up(self, tree: Any, arrays: Any, name: str) -> None:
         try:
-            state, source, lengths = tree["state"], tree["source"], dict(tree["lengths"])
+            state, source = tree["state"], tree["source"]
+            self._lengths = {str(path): int(length) for path, length in tree["lengths"].items()}
             self.result.drifts, self.result.dead = list(tree["drifts"]), int(tree["dead"])
-            same = source["name"] == self.source.name
-        except (KeyError, TypeError) as error:
+            same = source["identity"] == self.source.identity
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(f"{name} is not a stream's checkpoint ({error!r}); name another file or delete it") from None
         self.learner.take_up(state, arrays, name)
         self.result.resumed = True
         if same:
             try:
                 self.source.seek(source["position"])
-            except (KeyError, TypeError, AttributeError) as error:
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                if isinstance(error, DataError):
+                    raise
                 raise FormatError(f"{name} has no position that fits {self.source.name} ({error!r})") from None
         else:
-            self._tell(f"the checkpoint was reading {source['name']}; {self.source.name} is read from its beginning")
-        return lengths
+            self._tell(f"the checkpoint was reading {source['name']}; {self.source.name} is another source, and all that it has is new")
 
     def run(self, every: float | None, max_chunks: int | None, stop: Callable[[], bool]) -> StreamRun:
         began = self.clock()
+        self._first_row = began if self.learner.waiting_ else None
         try:
             while not stop() and (max_chunks is None or self.result.chunks < max_chunks):
                 room = int(self.learner.chunk_rows) - len(self.learner.waiting_)
@@ -205,8 +217,15 @@ class _Loop:
         return POLL_SECONDS if every is None or self._first_row is None else min(POLL_SECONDS, max(0.0, every - self._find_age()))
 
     def _take(self, batch: Batch) -> None:
-        good = [self.learner.name_cells(row, self.source.names) for row in batch.rows if not isinstance(row, Unreadable)]
-        bad = [{"reason": row.reason, "text": row.text[:10_000]} for row in batch.rows if isinstance(row, Unreadable)]
+        good, bad = [], []
+        for row in batch.rows:
+            fault = describe_fault(row)
+            if isinstance(row, Unreadable):
+                bad.append({"reason": row.reason, "text": row.text})
+            elif fault is not None:
+                bad.append({"reason": fault, "row": write_row(row)})
+            else:
+                good.append(self.learner.name_cells(row, self.source.names))
         self._bury(bad, self.learner.n_chunks_ + 1)
         self.result.rows += len(batch.rows)
         self.learner.waiting_ += good
@@ -279,19 +298,21 @@ class _Loop:
     def _save(self) -> None:
         """Write the checkpoint, and tell the source which rows need never come again: those of the oldest checkpoint that is kept."""
         position = self.source.position
-        if self._saved == (position, self.learner.n_chunks_):
+        now = (position, self.learner.n_chunks_)
+        if self._saved == now:
             return
-        self._saved = (position, self.learner.n_chunks_)
         if self.keeper is None:
             self.source.acknowledge(position)
+            self._saved = now
             return
         state, arrays = self.learner.pack()
         tree = {
-            "state": state, "source": {"name": self.source.name, "position": position}, "drifts": self.result.drifts,
-            "dead": self.result.dead,
-            "lengths": {"metrics": self._metrics.length if self._metrics else 0, "dead_letter": self._dead.length if self._dead else 0},
+            "state": state, "drifts": self.result.drifts, "dead": self.result.dead,
+            "source": {"name": self.source.name, "identity": self.source.identity, "position": position},
+            "lengths": self._lengths | {str(file.path.resolve()): file.length for file in (self._metrics, self._dead) if file is not None},
         }  # fmt: skip
         if self.keeper.save(tree, arrays):
+            self._saved = now
             self._acknowledged.append(position)
             if len(self._acknowledged) == KEEP:
                 self.source.acknowledge(self._acknowledged.pop(0))

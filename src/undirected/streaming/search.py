@@ -114,9 +114,8 @@ class StreamedSearch(StreamLearner):
 
     def update_structure(self, structure: Nothing, chunk: Dataset, work: Work) -> FeatureSet:
         learner = METHODS[self.method](alpha=self.alpha, search_sd=self.search_sd)
-        known = FeatureSet.atomic(chunk.domain) if self._fitting is None else self._fitting.features
         limited = work.silent() if self.time_budget is None else work.silent().limit(float(self.time_budget))
-        return learner.improve(known, chunk, limited)
+        return learner.improve(self.features_now, chunk, limited)
 
     def widen_structure(self, structure: Nothing, domain: Domain) -> None:
         """There is nothing that could follow."""

@@ -51,6 +51,10 @@ class Source(Protocol):
         """What the source is called in messages and checkpoints."""
 
     @property
+    def identity(self) -> str:
+        """What tells the source from others, however it is named."""
+
+    @property
     def names(self) -> list[str] | None:
         """The names of the cells of rows that are sequences, once they are known."""
 
@@ -83,6 +87,7 @@ class Options:
     encoding: str | None = None
     follow: bool = False
     tell: Tell = field(default=lambda text: None)
+    stop: Callable[[], bool] = field(default=lambda: False)  # whether waiting should end
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -93,7 +98,7 @@ class RowSource:
     """Rows from Python: any iterable of rows, a frame, an array or a `Dataset`. A position is the number of rows before it."""
 
     def __init__(self, rows: Any, name: str = "the rows") -> None:
-        self.name = name
+        self.name = self.identity = name
         self.names: list[str] | None = None
         self._done = 0
         self._rows: Iterator[Row] = iter(self._list_rows(rows))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import deque
+import sys
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from undirected.data.basket import ITEM_MARKS
-from undirected.data.delimited import has_names, sniff_delimiter
+from undirected.data.delimited import could_be_names, has_names, sniff_delimiter
 from undirected.errors import ParameterError
 from undirected.streaming.rows import Row, Unreadable
 
 SAMPLE = 200  # lines from which it is found out whether the first one holds names, and what stands between cells
-MOST_LINES = 1000  # that a quoted cell may run over
+MOST_LINES = 100  # that a quoted cell may run over
+OPEN = "unexpected end of data"  # what Python's csv says of a quoted cell that goes on
 MOST_LINE_BYTES = 16 << 20  # of one line
 
 
@@ -77,6 +79,8 @@ class Feed:
         self.lines, self.rows = Lines(encoding, offset), rows
         self.begun = self.offset = offset
         self.n_rows = 0
+        self.goes_on = False  # whether the bytes before the offset had no end for their line, which was taken all the same
+        self._open: list[bytes | int] = []  # lines of a row whose quoted cell goes on
 
     def settle(self) -> None:
         """Find out, by the lines that are there, how to read them; a line of names is taken."""
@@ -95,23 +99,45 @@ class Feed:
         """Rows of the whole lines that are there."""
         out: list[Row | Unreadable] = []
         while self.lines.whole and len(out) < max_rows:
+            raw = self.lines.whole[0]
             line = self.lines.take()
+            if self.goes_on:  # the rest of a line that was taken before it had its end
+                self.goes_on, self.offset = False, self.lines.offset
+                if isinstance(line, str) and line.strip():
+                    out.append(Unreadable(line, "the rest of a line that was read before it had its end"))
+                continue
             row = line if isinstance(line, Unreadable) else self.rows.parse(line)
+            if self.rows.open_lines:
+                self._open.append(raw)
+                continue
+            if isinstance(row, Unreadable) and self._open:
+                row = self._give_back([*self._open, raw], row.reason)
             if row is not None:
                 out.append(row)
-            if not self.rows.open_lines:
-                self.offset = self.lines.offset
+            self._open = []
+            self.offset = self.lines.offset
         self.n_rows += len(out)
         return out
+
+    def _give_back(self, lines: list[bytes | int], reason: str) -> Unreadable:
+        """Of lines that make no row together only the first is lost: the others are looked at again."""
+        self.lines.whole.extendleft(reversed(lines[1:]))
+        self.lines.offset -= sum(line if isinstance(line, int) else len(line) for line in lines[1:])
+        first = self.lines.decode(lines[0])
+        return Unreadable(first if isinstance(first, str) else first.text, reason)
 
     def end(self) -> list[Row | Unreadable]:
         """What is left where no more bytes will come."""
         self.lines.end()
         self.settle()
-        out = self.take(len(self.lines.whole))
-        left = self.rows.give_up("a quoted cell has no end")
+        out = self.take(sys.maxsize)
+        while self._open:
+            left, lines, self._open = self.rows.give_up("a quoted cell has no end"), self._open, []
+            if left is not None:
+                out.append(self._give_back(lines, left.reason))
+            out += self.take(sys.maxsize)
         self.offset = self.lines.offset
-        return out if left is None else [*out, left]
+        return out
 
 
 @dataclass
@@ -143,6 +169,10 @@ class TextRows:
         if not rows:
             return False
         first = rows[0]
+        usual = Counter(map(len, rows[1:])).most_common(1)[0][0] if len(rows) > 1 else len(first)
+        if usual == len(first) + 1 and self.header is not False and could_be_names(first):
+            self.names = ["", *(cell.strip() for cell in first)]  # nothing stands above row names
+            return True
         others = [row for row in rows[1:] if len(row) == len(first)]
         if self.header if self.header is not None else has_names(first, others):
             self.names = [cell.strip() for cell in first]
@@ -161,13 +191,12 @@ class TextRows:
         if self.format == "basket":
             return self._parse_basket(line)
         text = f"{self.open}\n{line}" if self.open_lines else line
-        if text.count('"') % 2:
+        row = self._split(text) if text.strip() else None
+        if isinstance(row, Unreadable) and row.reason == OPEN:
             self.open, self.open_lines = text, self.open_lines + 1
             return self.give_up("a quoted cell has no end") if self.open_lines > MOST_LINES else None
         self.open, self.open_lines = "", 0
-        if not text.strip():
-            return None
-        return self._split(text)
+        return row
 
     def give_up(self, reason: str) -> Unreadable | None:
         """End a row whose quoted cell goes on."""
@@ -177,11 +206,7 @@ class TextRows:
 
     def _split(self, text: str) -> list[str] | Unreadable:
         try:
-            rows = list(
-                csv.reader(
-                    text.split("\n") if '"' not in text else [text], delimiter=self.delimiter or ",", skipinitialspace=True, strict=True
-                )
-            )
+            rows = list(csv.reader([text], delimiter=self.delimiter or ",", skipinitialspace=True, strict=True))
         except csv.Error as error:
             return Unreadable(text, str(error))
         return rows[0] if len(rows) == 1 else Unreadable(text, "more than one row")

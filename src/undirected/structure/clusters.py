@@ -48,7 +48,7 @@ class Clusters:
         k = min(n_clusters, len(table))
         kind = KMeans if len(table) <= MANY_ROWS else MiniBatchKMeans
         with threadpool_limits(1):  # sums over rows come out the same for any number of cores
-            found = kind(k, n_init=1, random_state=seed).fit(points, sample_weight=table.weights)
+            found = kind(k, n_init=1, random_state=seed % (1 << 32)).fit(points, sample_weight=table.weights)
         none, nowhere = FeatureSet.from_normalised([], domain), np.zeros(0, dtype=np.int32)
         return cls(found.cluster_centers_.astype(float), common, none, nowhere, np.zeros(0), none, nowhere)
 
