@@ -402,3 +402,125 @@ def test_rows_in_memory_of_all_kinds_are_taken():
     source = RowSource([{"a": 1}])
     with pytest.raises(DataError, match="has 1 rows, but 5"):
         source.seek({"rows": 5})
+
+
+# -- what was once wrong
+def test_a_stray_quote_costs_its_own_line(tmp_path):
+    lines = [["a", "b"]] + [[f"x{k % 3}", str(k)] for k in range(300)]
+    text = [",".join(row) for row in lines]
+    text[100] = '"x,99'
+    text[200] = 'x"y,199'
+    (tmp_path / "t.csv").write_text("\n".join(text) + "\n")
+    rows = read_all(open_stream(str(tmp_path / "t.csv")), 7)
+    assert len(rows) == 300
+    assert [k for k, row in enumerate(rows) if isinstance(row, Unreadable)] == [99]
+    assert rows[199] == ['x"y', "199"]
+    assert rows[100] == lines[101]
+
+
+def test_names_one_cell_short_stand_above_row_names(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\nr1,1,2\nr2,2,1\n")
+    source = open_stream(str(tmp_path / "t.csv"))
+    assert read_all(source, 10) == [["r1", "1", "2"], ["r2", "2", "1"]]
+    assert source.names == ["", "a", "b"]
+
+
+def test_a_file_that_ended_without_a_line_end_may_grow(tmp_path):
+    path = tmp_path / "b.basket"
+    path.write_text("a, b\nb")
+    source = open_stream(str(path))
+    assert read_all(source, 10) == [{"a", "b"}, {"b"}]
+    position = source.position
+    with path.open("a") as file:
+        file.write("\nc\n\n")
+    source = open_stream(str(path))
+    source.seek(position)
+    assert read_all(source, 10) == [{"c"}, set()]
+
+
+def test_files_are_read_in_the_order_of_their_numbers_and_go_on_behind_one_that_is_gone(tmp_path):
+    for k in (9, 10, 11):
+        write_csv(tmp_path / f"part-{k}.csv", ["k"], [[f"r{k}"]] * 2)
+    source = open_stream(str(tmp_path))
+    assert [row[0] for row in source.read(3, 1.0).rows] == ["r9", "r9", "r10"]
+    position, told = source.position, []
+    source.close()
+    (tmp_path / "part-9.csv").unlink()
+    (tmp_path / "part-10.csv").unlink()
+    source = open_stream(str(tmp_path), Options(tell=told.append))
+    source.seek(position)
+    assert [row[0] for row in read_all(source, 10)] == ["r11", "r11"]
+    assert "is gone" in told[0]
+
+
+def test_what_was_added_before_a_file_was_turned_away_is_read(tmp_path, impatient, monkeypatch):
+    path = write_csv(tmp_path / "log.csv", NAMES, ROWS[:5])
+    source = open_stream(str(path), Options(follow=True))
+    assert len(source.read(5, 1.0).rows) == 5
+    real, done = source._is_over, []
+
+    def turn_away_in_between():
+        if not done:
+            done.append(True)
+            with path.open("a") as file:
+                file.write(",".join(ROWS[5]) + "\n")
+            os.rename(path, tmp_path / "log.csv.1")
+            write_csv(path, NAMES, ROWS[6:8])
+        return real()
+
+    monkeypatch.setattr(source, "_is_over", turn_away_in_between)
+    out = []
+    for _ in range(10):
+        out += source.read(10, 0.3).rows
+    source.close()
+    assert plain(out, NAMES) == ROWS[5:8]
+
+
+def test_a_packed_file_may_still_be_written_in_a_followed_folder(tmp_path, impatient):
+    whole = gzip.compress(("\n".join(",".join(row) for row in [NAMES, *ROWS]) + "\n").encode())
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(b"")
+    source = open_stream(str(tmp_path), Options(follow=True))
+    out = source.read(100, 0.2).rows
+    for part in (whole[: len(whole) // 2], whole):
+        path.write_bytes(part)
+        for _ in range(5):
+            out += source.read(100, 0.2).rows
+    source.close()
+    assert plain(out, NAMES) == ROWS
+
+
+@needs_redis
+def test_live_consumers_keep_what_is_theirs(redis):
+    redis.client.flushall()
+    redis.add("s", NAMES, ROWS)
+    one, two = (open_stream(redis.address("s", consumer=name, claim="1")) for name in "ab")
+    mine = plain(one.read(10, 1.0).rows, NAMES)
+    for _ in range(6):
+        time.sleep(0.3)
+        one._take_again(0)
+        two._take_again(0)
+    theirs = plain(read_all(two, 4), NAMES)
+    mine += plain(read_all(one, 4), NAMES)
+    assert sorted(mine + theirs) == sorted(ROWS)
+    assert len(mine + theirs) == len(ROWS)
+
+
+@needs_redis
+def test_entries_that_are_no_text_and_time_to_stop(redis, tmp_path):
+    redis.client.flushall()
+    redis.client.xadd("s", {"a": b"\xff", "b": "1"})
+    redis.client.xadd("s", {"a": "ä", "b": "1"})
+    rows = read_all(open_stream(redis.address("s")), 5)
+    assert rows[0].reason == "the entry is not UTF-8 text"
+    assert rows[1] == {"a": "ä", "b": "1"}
+    with run_redis(tmp_path) as server:
+        stopping = []
+        source = open_stream(server.address("s"), Options(stop=lambda: bool(stopping)))
+        server.stop()
+        stopping.append(True)
+        began = time.monotonic()
+        source.acknowledge({"learned": ["1-1"]})
+        assert time.monotonic() - began < 5
+        source.close()
+        server.start()

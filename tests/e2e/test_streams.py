@@ -16,7 +16,7 @@ import pytest
 import undirected
 from streams import MockKafka, draw_rows, kill_often, needs_redis, run_redis, write_csv
 from undirected import StreamedDTSL, StreamedGSSL
-from undirected.errors import DataError, FormatError
+from undirected.errors import DataError, FormatError, ParameterError
 from undirected.streaming.run import learn_stream
 
 COMMAND = [sys.executable, "-c", "from undirected.cli import main; main()"]
@@ -298,3 +298,115 @@ class TestCommand:
         assert words in done.stderr + done.stdout
         if code:
             assert len(done.stderr.strip().splitlines()) == 1
+
+
+class TestFiles:
+    """Nothing that is there is lost, whatever files are named."""
+
+    def test_no_file_is_written_over(self, tmp_path):
+        path = write_csv(tmp_path / "rows.csv", NAMES, ROWS[:300])
+        before = path.read_bytes()
+        for how in ({"dead_letter": path}, {"metrics": path}, {"network": tmp_path / "n.json", "metrics": tmp_path / "n.json"}):
+            with pytest.raises(ParameterError, match="is named twice"):
+                learn_stream(StreamedDTSL(), str(path), **how)
+        notes = tmp_path / "notes.txt"
+        notes.write_text("mine\n")
+        with pytest.raises(DataError, match="exists already"):
+            learn_stream(StreamedDTSL(), str(path), metrics=notes)
+        assert (path.read_bytes(), notes.read_text()) == (before, "mine\n")
+        learn_stream(StreamedDTSL(), str(path), metrics="/dev/null")
+
+    def test_lines_stay_when_a_run_names_no_file_for_them(self, tmp_path):
+        path = write_csv(tmp_path / "rows.csv", NAMES, ROWS[:600])
+        how = {"checkpoint": tmp_path / "a.state", "max_chunks": 2}
+        for k in range(3):
+            metrics = {} if k == 1 else {"metrics": tmp_path / "m.jsonl"}
+            learn_stream(StreamedDTSL(chunk_rows=100, watch="none"), str(path), **how, **metrics)
+        assert [record["chunk"] for record in read_metrics(tmp_path / "m.jsonl")] == [1, 2, 5, 6]
+
+    def test_a_source_is_known_by_what_it_is_not_by_how_it_is_named(self, tmp_path, monkeypatch):
+        write_csv(tmp_path / "rows.csv", NAMES, ROWS[:300])
+        monkeypatch.chdir(tmp_path)
+        for name in ("rows.csv", str(tmp_path / "rows.csv"), "./rows.csv"):
+            found = learn_stream(StreamedDTSL(chunk_rows=100, watch="none"), name, checkpoint="a.state")
+        assert (found.rows, found.learner.n_rows_) == (0, 300)
+
+    def test_a_damaged_checkpoint_takes_no_sound_ones_place(self, tmp_path):
+        path = write_csv(tmp_path / "rows.csv", NAMES, ROWS[:600])
+        how = {"checkpoint": tmp_path / "a.state"}
+        learn_stream(StreamedDTSL(chunk_rows=100, watch="none"), str(path), max_chunks=3, **how)
+        sound = (tmp_path / "a.state.1").read_bytes()
+        (tmp_path / "a.state").write_bytes(b"damaged")
+        learn_stream(StreamedDTSL(chunk_rows=100, watch="none"), str(path), max_chunks=0, **how)
+        assert (tmp_path / "a.state.1").read_bytes() == sound
+        assert (tmp_path / "a.state.damaged").read_bytes() == b"damaged"
+
+    def test_the_last_checkpoint_is_tried_again(self, tmp_path, monkeypatch):
+        from undirected.streaming.checkpoint import CheckpointFile
+
+        path, real, calls = write_csv(tmp_path / "rows.csv", NAMES, ROWS[:200]), CheckpointFile.save, []
+
+        def fail_once(self, tree, arrays):
+            calls.append(1)
+            return real(self, tree, arrays) if len(calls) != 3 else False
+
+        monkeypatch.setattr(CheckpointFile, "save", fail_once)
+        learn_stream(StreamedDTSL(chunk_rows=100, watch="none"), str(path), checkpoint=tmp_path / "a.state")
+        found = learn_stream(StreamedDTSL(chunk_rows=100, watch="none"), str(path), checkpoint=tmp_path / "a.state")
+        assert (found.rows, found.learner.n_rows_) == (0, 200)
+
+    def test_rows_that_wait_are_the_same_after_a_restart(self, tmp_path):
+        rows = [{"a": k % 2, "b": (k // 2) % 2, "c": ["nested"] if k % 5 == 0 else k % 3} for k in range(300)]
+        (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        calls = iter([False, True])
+        how = {"checkpoint": tmp_path / "a.state", "listener": lambda event: None}
+        first = learn_stream(StreamedDTSL(watch="none"), str(tmp_path / "r.jsonl"), follow=True, stop=lambda: next(calls), **how)
+        assert first.learner.n_chunks_ == 0
+        found = learn_stream(StreamedDTSL(watch="none"), str(tmp_path / "r.jsonl"), **how)
+        assert (found.learner.n_rows_, found.dead) == (240, 60)
+
+    def test_rows_that_waited_are_learned_in_time(self, tmp_path):
+        path, now = write_csv(tmp_path / "rows.csv", NAMES, ROWS[:50]), iter(range(0, 10_000, 5))
+        calls = iter([False] * 5 + [True] * 9)
+        how = {"checkpoint": tmp_path / "a.state", "follow": True}
+        first = learn_stream(StreamedDTSL(watch="none"), str(path), stop=lambda: next(calls), **how)
+        assert len(first.learner.waiting_) == 50
+        calls = iter([False] * 9 + [True] * 9)
+        found = learn_stream(
+            StreamedDTSL(watch="none"), str(path), every=20, clock=lambda: next(now), stop=lambda: next(calls), listener=print, **how
+        )
+        assert found.learner.n_rows_ == 50
+
+
+class TestWorldsThatChange:
+    @pytest.mark.parametrize("kind", ["StreamedClusterNet", "StreamedDTSL", "StreamedGSSL", "StreamedSearch"])
+    def test_rebuilding_with_new_states(self, kind):
+        names = [f"c{k}" for k in range(6)]
+        before = [
+            dict(zip(names, row, strict=True)) for row in np.random.default_rng(0).integers(0, 2, (2400, 1)).repeat(6, axis=1).tolist()
+        ]
+        codes = np.random.default_rng(1).integers(0, 2, (1800, 1)).repeat(6, axis=1)
+        codes[:, ::2] = 1 - codes[:, ::2]
+        after = [dict(zip(names, ["new" if x and k % 7 == 0 else x for x in row], strict=True)) for k, row in enumerate(codes.tolist())]
+        learner = getattr(undirected, kind)(watch="rows", drift="rebuild", unknown="extend")
+        drifts = 0
+        for at in range(0, 4200, 300):
+            learner.learn_many((before + after)[at : at + 300])
+            drifts += learner.last_.drift is not None
+        assert drifts > 0
+        assert learner.network_.domain[1].states[-1] == "new"
+        report = learner.last_
+        assert report.n_features == len(learner.network_.features)
+
+    def test_counts_of_features_add_up_when_states_come(self):
+        rng = np.random.default_rng(0)
+        learner = StreamedDTSL(watch="none", unknown="extend", max_features=12)
+        size = 0
+        for k in range(5):
+            rows = rng.integers(0, 2 + k, (200, 4)).astype(str).tolist()
+            learner.learn_many(rows)
+            report = learner.last_
+            assert report.n_features == size + report.added - report.removed
+            size = report.n_features
+            atoms = int((learner.network_.features.lengths == 1).sum())
+            assert size <= max(12, atoms)

@@ -32,3 +32,13 @@ def test_before_the_first_chunk_it_says_nothing():
     copied.learn_one({"x0": 0}, True)
     assert len(copied.learner.waiting_) == 1
     assert not getattr(model.learner, "waiting_", [])
+
+
+def test_classes_that_are_numbers_are_classes():
+    rng = np.random.default_rng(0)
+    model = StreamClassifier(StreamedDTSL(chunk_rows=300, watch="none"), "y")
+    for _ in range(900):
+        y = int(rng.integers(0, 12))
+        model.learn_one({"a": y % 3, "b": y // 3}, y)
+    assert model.predict_one({"a": 1, "b": 2}) == 7
+    assert not hasattr(model.clone().learner, "network_")

@@ -104,3 +104,67 @@ def test_the_domain_of_a_network_may_be_given():
     learner = StreamedDTSL(watch="none", domain=data.domain).learn_many(data.codes[:100])
     assert learner.domain_ == data.domain
     assert learner.n_rows_ == 100
+
+
+def test_names_may_be_numbers_and_rows_arrays():
+    learner = StreamedDTSL(watch="none", chunk_rows=4)
+    row = {0: 1, 1: 0}
+    for k in range(4):
+        row[0] = k % 2
+        learner.learn_one(row)  # the same mapping again and again
+    assert learner.network_.domain.names == ["0", "1"]
+    assert learner.domain_[0].states == ("0", "1")
+    arrays = StreamedDTSL(watch="none").learn_many([np.array([0, 1]), np.array([1, 0])])
+    assert arrays.n_rows_ == 2
+
+
+def test_an_error_with_one_row_is_that_rows_alone():
+    learner = StreamedDTSL(watch="none", chunk_rows=3, unknown="error")
+    for k in range(3):
+        learner.learn_one({"a": k % 2, "b": 1 - k % 2})
+    learner.learn_one({"a": 0, "b": 1})
+    with pytest.raises(DataError, match="unknown state '7'"):
+        learner.learn_one({"a": 7, "b": 1})
+    for k in range(2):
+        learner.learn_one({"a": k, "b": 1})
+    assert learner.n_chunks_ == 2
+
+
+def test_weights_of_rows_count_and_zeros_do_not():
+    from undirected import Dataset, Domain
+
+    rng = np.random.default_rng(0)
+    codes, weights = rng.integers(0, 2, (200, 3)), rng.integers(0, 3, 200).astype(float)
+    domain = Domain.from_sizes([2] * 3)
+    repeated = Dataset(domain, np.repeat(codes, weights.astype(int), axis=0))
+    one, other = StreamedDTSL(watch="none"), StreamedDTSL(watch="none")
+    for half in (slice(0, 100), slice(100, 200)):
+        one.learn_many(Dataset(domain, codes[half], weights[half]))
+        other.learn_many(Dataset(domain, np.repeat(codes[half], weights[half].astype(int), axis=0)))
+    np.testing.assert_allclose(one.network_.weights, other.network_.weights, atol=1e-9)
+    assert one.last_.mean_npll == pytest.approx(other.last_.mean_npll)
+    assert repeated.total_weight == weights.sum()
+
+
+def test_chunks_that_are_none_are_told():
+    for wrong, words in (
+        (None, "not NoneType"),
+        ("text", "not str"),
+        ([{}, {}], "have no cells"),
+        ([[], []], "none of the first 2 rows has 0 cells"),
+    ):
+        with pytest.raises(DataError, match=words):
+            StreamedDTSL(watch="none").learn_many(wrong)
+    frame = pd.DataFrame([[1, 2], [2, 1]], columns=["a", "a"])
+    with pytest.raises(DataError, match="called alike"):
+        StreamedDTSL(watch="none").learn_many(frame)
+
+
+def test_a_given_domain_goes_with_filled_in_and_kept_gaps():
+    first = [{"a": "x", "b": "y"}, {"a": "z", "b": "y"}, {"a": "x", "b": "w"}]
+    domain = RowCoder().encode(first).data.domain
+    gaps = [*first, {"a": None, "b": "y"}]
+    assert len(RowCoder(domain, missing="mode").encode(gaps).data) == 4
+    kept = RowCoder(domain, missing="state").encode(gaps)
+    assert len(kept.data) == 4
+    assert len(kept.data.domain[0].states) == 3

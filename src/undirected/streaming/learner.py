@@ -280,7 +280,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         losses = self._find_losses(view, fitting, chunk) if fitting.started else None
         scored = work.now()
         drift = None if losses is None else watch.update(losses, chunk.domain.names)
-        known = fitting.features if self._fitting is None else self._fitting.features
+        known = FeatureSet.from_normalised([], chunk.domain) if self._fitting is None else self._fitting.features
         before, rows = (known if known.domain == chunk.domain else widen_features(known, chunk.domain)), chunk
         view_now: View | None = view
         if drift is not None and self.drift == "forget":
