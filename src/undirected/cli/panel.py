@@ -25,6 +25,7 @@ class Panel:
         self.rows, self.at = 0, self.began
         self.drift = "none so far"
         self.rate = 0.0
+        self.saved: float | None = None
 
     def take(self, event: ChunkLearned) -> None:
         """Take up what is known of one more chunk."""
@@ -49,6 +50,7 @@ class Panel:
         table.add_row("features", f"{event.n_features:,} (+{event.added:,} -{event.removed:,}), {event.n_nonzero:,} not zero")
         lag = "" if event.lag is None else f", about {event.lag:,.0f} rows behind"
         table.add_row("speed", f"{self.rate:,.0f} rows/s{lag}; last chunk {time.monotonic() - self.at:.0f} s ago")
+        table.add_row("saved", "no checkpoint (--checkpoint FILE)" if self.saved is None else f"{time.monotonic() - self.saved:.0f} s ago")
         table.add_row("drift", self.drift)
         return table
 
@@ -57,7 +59,7 @@ class Panel:
 def show_panel(quiet: bool, source: str) -> Iterator[Any]:
     """A listener that draws a panel on a terminal; elsewhere, a line for each chunk."""
     from undirected.streaming.measures import ChunkLearned
-    from undirected.streaming.sources import hide_password
+    from undirected.streaming.sources import CheckpointWritten, hide_password
 
     if quiet or not sys.stderr.isatty():
         yield lambda event: common.remark(str(event), quiet) if isinstance(event, Milestone) else None
@@ -73,6 +75,8 @@ def show_panel(quiet: bool, source: str) -> Iterator[Any]:
                 panel.take(event)
                 if event.drift:
                     console.print(f"drift at chunk {event.chunk}: {event.drift}")
+            elif isinstance(event, CheckpointWritten):
+                panel.saved = time.monotonic()
             elif isinstance(event, Milestone):
                 console.print(str(event))
             live.update(panel)

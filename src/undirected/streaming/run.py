@@ -17,7 +17,7 @@ from undirected.store import Appended, check_writable
 from undirected.streaming.checkpoint import CheckpointFile
 from undirected.streaming.learner import StreamLearner
 from undirected.streaming.rows import Unreadable, describe_fault, write_row
-from undirected.streaming.sources import Batch, Notice, Options, Source, open_stream
+from undirected.streaming.sources import Batch, CheckpointWritten, Notice, Options, Source, open_stream
 from undirected.work import Clock, Listener, _ignore
 
 POLL_SECONDS = 0.5  # that a source may keep the loop waiting
@@ -313,6 +313,7 @@ class _Loop:
         }  # fmt: skip
         if self.keeper.save(tree, arrays):
             self._saved = now
+            self.listener(CheckpointWritten())
             self._acknowledged.append(position)
             if len(self._acknowledged) == KEEP:
                 self.source.acknowledge(self._acknowledged.pop(0))

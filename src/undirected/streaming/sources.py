@@ -16,7 +16,7 @@ from undirected.data.arrays import is_frame
 from undirected.data.dataset import Dataset
 from undirected.errors import DataError, ParameterError
 from undirected.streaming.rows import Row, Unreadable
-from undirected.work import Milestone
+from undirected.work import Event, Milestone
 
 FORMATS = ("csv", "tsv", "jsonl", "basket")
 Position = dict[str, Any]  # of a source, as JSON has it
@@ -30,6 +30,14 @@ class Notice(Milestone):
 
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True)
+class CheckpointWritten(Event):
+    """All that has been learned, and the place in the source, are on the disk."""
+
+    def __str__(self) -> str:
+        return "checkpoint written"
 
 
 Tell = Callable[[str], None]
