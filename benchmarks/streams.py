@@ -148,7 +148,7 @@ def checkpoint(name="plants", n_features=50_000):
         wrote = time.perf_counter() - began
         size = (Path(folder) / "a.state").stat().st_size
         began = time.perf_counter()
-        tree, arrays = keeper.load()
+        tree, arrays, _ = keeper.load()
         StreamedGSSL(**tree["state"]["params"]).take_up(tree["state"], arrays)
         read = time.perf_counter() - began
         print(f"{len(learner.network_.features):,} features, {size / 1e6:.0f} MB: written in {wrote:.2f} s, taken up in {read:.2f} s")
