@@ -17,8 +17,8 @@ struct NewInClusters {
     std::vector<std::int64_t> start;
 };
 
-// Where literals are counted for their support: in all conjunctions of the cluster; in the initial ones; or there, too, but each conjunction
-// then has its own best and worst literal.
+// Where literals are counted for their support: in all conjunctions of the cluster; in the initial ones; or there, too, but each
+// conjunction then has its own best and worst literal.
 enum class Support { whole, initial, own };
 
 // ClusterNet's generation: in each of `rounds` rounds, each cluster draws members, about `alpha` in all by its share of all members, from

@@ -158,7 +158,6 @@ private:
     ObjectLock lock_;  // an evaluation needs the tables' buffers for itself; Gram matrices only read
 };
 
-
 class PyDescent {
 public:
     PyDescent(const PyTables& tables, int n_threads, nb::object watch) {

@@ -50,8 +50,8 @@ SHARED_PARAMETERS = """
     max_features : int
         Most features of the network. Those of weight zero leave first, then those of the smallest weight times support.
     screen : bool
-        Let only those candidates into the network whose slope exceeds ``l1``, and features leave whose weight is zero for
-        ``patience`` chunks. The others would have a weight of zero; without screening they are in the network all the same.
+        Let only those candidates into the network whose slope exceeds ``l1`` by more than chance explains, at most 200 with a chunk (2,000
+        with the first), and let features leave whose weight is zero for ``patience`` chunks. Without, all candidates are in the network.
     patience : int
         Chunks for which a screened feature may have a weight of zero.
     chunk_rows : int
