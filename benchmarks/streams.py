@@ -1,6 +1,6 @@
 """Streams: rows a second beside river, weights that remember, growth, updates, checkpoints.
 
-    UNDIRECTED_DATA=folder python benchmarks/streams.py [--only rivals,remember,update,checkpoint,growth,chunks] [--rows 20000]
+    UNDIRECTED_DATA=folder python benchmarks/streams.py [--only rivals,remember,update,checkpoint,growth,chunks] [--rows 20000] [--variables 30]
 
 *rivals*: ClusterNet, streamed GSSL and DTSL (by chunks of 2,000 and by Hoeffding trees) against river's `HoeffdingTreeClassifier`, one per
 variable, on the same rows: rows a second, and the mean loss of a variable in rows after the first chunk, each before it was learned.
@@ -8,8 +8,8 @@ River's probabilities are held away from zero by 1e-6, or by 1e-2, whichever its
 *remember*: the features of a batch learner, weights learned chunk by chunk with ``remember`` curvature and none, against the fit to all
 rows with the same penalties: test NPLL. *update*: 50,000 features and a chunk of 2,000 rows: from nothing with all of them, against the
 update of a network that was learned from the chunks before; screened, as by default, and with all of them in the network.
-*checkpoint*: writing and taking up a state of 50,000 features. *growth*: rows of a synthetic network, which repeat: the memory of the
-process and seconds a chunk. Prints Markdown.
+*checkpoint*: writing and taking up a state of 50,000 features. *growth*: rows drawn from a synthetic network of hidden groups: the memory of the
+process, and the median time of the last twenty chunks. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -162,19 +162,24 @@ def growth(label, sizes=(100_000, 1_000_000, 10_000_000), n_variables=30):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def draw_rows(n_variables, seed):
+    """A chunk of a network of hidden groups: five variables each follow a coin of their own, with noise."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(rng.integers(0, 2, (CHUNK, n_variables // 5)), 5, axis=1)
+    noise = rng.integers(0, 2, groups.shape)
+    return np.where(rng.random(groups.shape) < 0.8, groups, noise)
+
+
 def grow(label, sizes, n_variables):
-    rng = np.random.default_rng(0)
-    groups = rng.integers(0, 2, (200_000, n_variables // 5))
-    codes = np.where(rng.random((200_000, n_variables)) < 0.8, np.repeat(groups, 5, axis=1), rng.integers(0, 2, (200_000, n_variables)))
-    domain = undirected.Domain.from_sizes([2] * n_variables)
-    chunks = [Dataset(domain, codes[at : at + CHUNK]) for at in range(0, len(codes), CHUNK)]
+    domain = undirected.Domain.from_sizes([2] * (n_variables // 5 * 5))
     learner, done, began = LEARNERS[label](), 0, time.perf_counter()
     learner.set_params(watch="rows")
     for size in sizes:
         first, last = [], []
         while done < size:
+            chunk = Dataset(domain, draw_rows(n_variables, done))
             now = time.perf_counter()
-            learner.learn_many(chunks[(done // CHUNK) % len(chunks)])
+            learner.learn_many(chunk)
             done += CHUNK
             (first if len(first) < 20 else last).append(time.perf_counter() - now)
             last = last[-20:]
@@ -191,6 +196,7 @@ def main():
     parser.add_argument("--only", default="rivals,remember,update,checkpoint,growth")
     parser.add_argument("--datasets")
     parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--variables", type=int, default=30, help="of the synthetic network whose rows grow")
     parser.add_argument("--learners", default=",".join(LEARNERS))
     args = parser.parse_args()
     parts = args.only.split(",")
@@ -208,7 +214,7 @@ def main():
     if "growth" in parts:
         print("| learner | rows | memory, MB | ms a chunk | rows a second | features |\n|---|---|---|---|---|---|", flush=True)
         for label in LEARNERS:
-            growth(label)
+            growth(label, n_variables=args.variables)
 
 
 if __name__ == "__main__":

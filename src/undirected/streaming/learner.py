@@ -313,6 +313,7 @@ class StreamLearner(BaseEstimator):  # type: ignore[misc]
         added = len(fitting.features.difference(before))
         self.last_ = ChunkLearned(
             self.n_chunks_, len(chunk), self.n_rows_, -npll * len(chunk.domain), -npll, self._scores.mean, self._scores.fading,
+            self._scores.mean_of_last,
             n_after, int((fitting.weights != 0).sum()), added, len(before) - (n_after - added), outcome.violation,
             outcome.violation <= self.tol,
             {"score": scored - began, "structure": proposed - scored, "weights": fitted - proposed},

@@ -23,6 +23,7 @@ class ChunkLearned(Milestone):
     npll: float
     mean_npll: float
     fading_npll: float
+    window_npll: float  # the mean of the last ten chunks
     n_features: int
     n_nonzero: int
     added: int

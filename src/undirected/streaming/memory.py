@@ -16,9 +16,19 @@ from undirected.weights.objective import Objective
 from undirected.weights.penalty import Penalty
 
 REMEMBER = ("curvature", "window", "none")
-TRUST = 0.4  # of a chunk's stiffness that is kept: it was measured where weights were not yet what more rows make of them
+TRUST = 0.5  # of a chunk's stiffness that is kept: it was measured where weights were not yet what more rows make of them
+POOLING = 10.0  # features of average movement that all features together count for in the stiffness of one
 LEAST_STIFF, MOST_STIFF = 0.25, 8.0  # times the diagonal, of what is kept
 FORGET = 0.1  # of the precision is left where drift makes weights forget
+
+
+def find_stiffness(moved: Array, change: Array, curvature: Array) -> Array:
+    """How much faster the gradient changed along the way of the weights than the diagonal of the Hessian says, for each weight."""
+    seen, expected = moved * change, moved * curvature * moved
+    if not expected.sum() > 0:
+        return np.ones(len(moved))
+    pooled = POOLING * expected.mean()
+    return np.asarray((seen + pooled * (seen.sum() / expected.sum())) / (expected + pooled))
 
 
 class Memory:
@@ -27,7 +37,7 @@ class Memory:
     ``curvature``: each chunk's objective stays as a quadratic, with its gradient and the diagonal of its Hessian where the weights came to
     rest. All of them together are one quadratic for each weight, of a ``centre`` and a ``precision``, so that memory does not grow. Where
     features overlap, a diagonal is too soft along the way that weights move together; so it is scaled by how stiff the objective was along
-    the way that the weights went with this chunk.
+    the way that the weights went with this chunk: for each weight by itself, drawn towards that of all.
     ``window``: the rows of the last chunks are kept. ``none``: nothing is, as in the paper.
     """
 
@@ -62,9 +72,8 @@ class Memory:
         _, gradient, curvature = objective.evaluate(weights, False, True)
         assert curvature is not None
         moved = weights - before
-        soft = float(moved @ (curvature * moved))
-        stiff = float(moved @ (gradient - objective.evaluate(before)[1])) / soft if soft > 0 else 1.0
-        past, now = self.decay * self.precision, min(max(TRUST * stiff, LEAST_STIFF), MOST_STIFF) * curvature
+        stiff = find_stiffness(moved, gradient - objective.evaluate(before)[1], curvature)
+        past, now = self.decay * self.precision, np.clip(TRUST * stiff, LEAST_STIFF, MOST_STIFF) * curvature
         pull = past * self.centre + now * weights - gradient
         self.precision = past + now
         self.centre = np.where(self.precision > 0, pull / np.maximum(self.precision, 1e-300), 0.0)
