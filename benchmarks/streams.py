@@ -1,6 +1,6 @@
 """Streams: rows a second beside river, weights that remember, growth, updates, checkpoints.
 
-    UNDIRECTED_DATA=folder python benchmarks/streams.py [--only rivals,remember,update,checkpoint,growth,chunks] [--rows 20000] [--variables 30]
+    UNDIRECTED_DATA=folder python benchmarks/streams.py [--only rivals,remember,update,checkpoint,growth] [--rows 20000] [--variables 30]
 
 *rivals*: ClusterNet, streamed GSSL and DTSL (by chunks of 2,000 and by Hoeffding trees) against river's `HoeffdingTreeClassifier`, one per
 variable, on the same rows: rows a second, and the mean loss of a variable in rows after the first chunk, each before it was learned.
@@ -8,8 +8,8 @@ River's probabilities are held away from zero by 1e-6, or by 1e-2, whichever its
 *remember*: the features of a batch learner, weights learned chunk by chunk with ``remember`` curvature and none, against the fit to all
 rows with the same penalties: test NPLL. *update*: 50,000 features and a chunk of 2,000 rows: from nothing with all of them, against the
 update of a network that was learned from the chunks before; screened, as by default, and with all of them in the network.
-*checkpoint*: writing and taking up a state of 50,000 features. *growth*: rows drawn from a synthetic network of hidden groups: the memory of the
-process, and the median time of the last twenty chunks. Prints Markdown.
+*checkpoint*: writing and taking up a state of 50,000 features. *growth*: rows drawn from a synthetic network of hidden groups: the
+memory of the process, and the median time of the last twenty chunks. Prints Markdown.
 """
 
 from __future__ import annotations

@@ -17,6 +17,21 @@ void for_rows(const std::uint64_t* bits, std::int64_t n_words, const Visit& visi
         for (std::uint64_t word = bits[k]; word; word &= word - 1) visit(k * 64 + std::countr_zero(word));
 }
 
+std::vector<std::uint64_t> mark_everywhere(const Table& table) {
+    std::vector<std::uint64_t> out(table.n_words, 0);
+    for (std::int64_t r = 0; r < table.n_rows; ++r) out[r / 64] |= std::uint64_t(1) << (r % 64);
+    return out;
+}
+
+// Leaves the rows in which the literals [from, to) hold, too.
+void narrow(const Table& table, const LiteralNumbers& numbers, const std::int32_t* from, const std::int32_t* to, std::uint64_t* rows) {
+    for (const std::int32_t* x = from; x != to; ++x) {
+        const std::uint64_t* column = table.columns + std::int64_t(numbers.positive(*x)) * table.n_words;
+        const std::uint64_t flip = numbers.negated(*x) ? ~std::uint64_t(0) : 0;
+        for (std::int64_t k = 0; k < table.n_words; ++k) rows[k] &= column[k] ^ flip;
+    }
+}
+
 // Of one feature after the other.
 class Slopes {
 public:
@@ -25,23 +40,22 @@ public:
           numbers_(numbers),
           residual_(residual),
           n_words_(table.n_words),
-          everywhere_(n_words_, 0),
-          by_row_(table.n_rows, 0.0) {
-        for (std::int64_t r = 0; r < table.n_rows; ++r) everywhere_[r / 64] |= std::uint64_t(1) << (r % 64);
-    }
+          everywhere_(mark_everywhere(table)),
+          by_row_(table.n_rows, 0.0) {}
 
-    void find(const std::int32_t* literals, std::int64_t n, double& slope, double& support, double& square) {
+    void find(const std::int32_t* literals, std::int64_t n, double& slope, double& square) {
         split(literals, n);
-        // Before each part, the rows in which all literals up to there hold; behind the last one, the support.
-        before_.resize((parts_.size() + 1) * n_words_);
-        std::copy(everywhere_.begin(), everywhere_.end(), before_.begin());
+        // Before each part, the rows in which all literals up to there hold.
+        before_.resize(parts_.size() * n_words_);
         for (std::size_t p = 0; p < parts_.size(); ++p) {
-            std::uint64_t* next = before_.data() + (p + 1) * n_words_;
-            std::copy_n(next - n_words_, n_words_, next);
-            narrow(next, parts_[p]);
+            std::uint64_t* next = before_.data() + p * n_words_;
+            if (p == 0) {
+                std::copy(everywhere_.begin(), everywhere_.end(), next);
+            } else {
+                std::copy_n(next - n_words_, n_words_, next);
+                narrow(table_, numbers_, parts_[p - 1].from, parts_[p - 1].to, next);
+            }
         }
-        support = 0;
-        for_rows(before_.data() + parts_.size() * n_words_, n_words_, [&](std::int64_t r) { support += table_.row_weight[r]; });
         after_ = everywhere_;
         context_.resize(n_words_);
         touched_.assign(n_words_, 0);
@@ -56,7 +70,7 @@ public:
                 const double sign = numbers_.negated(*x) ? -1 : 1;
                 for_rows(context_.data(), n_words_, [&](std::int64_t r) { by_row_[r] += sign * own[r]; });
             }
-            narrow(after_.data(), parts_[p]);
+            narrow(table_, numbers_, parts_[p].from, parts_[p].to, after_.data());
         }
         slope = square = 0;
         for_rows(touched_.data(), n_words_, [&](std::int64_t r) {
@@ -80,14 +94,6 @@ private:
                 parts_.push_back({literals + k, literals + k + 1});
     }
 
-    void narrow(std::uint64_t* rows, const Part& part) const {
-        for (const std::int32_t* x = part.from; x != part.to; ++x) {
-            const std::uint64_t* column = table_.columns + std::int64_t(numbers_.positive(*x)) * n_words_;
-            const std::uint64_t flip = numbers_.negated(*x) ? ~std::uint64_t(0) : 0;
-            for (std::int64_t k = 0; k < n_words_; ++k) rows[k] &= column[k] ^ flip;
-        }
-    }
-
     const Table& table_;
     const LiteralNumbers& numbers_;
     const double* residual_;
@@ -99,13 +105,27 @@ private:
 
 }  // namespace
 
-void find_slopes(const Table& table, const Features& features, const double* residual, double* slope, double* support, double* square,
-                 int n_threads) {
+void find_slopes(const Table& table, const Features& features, const double* residual, double* slope, double* square, int n_threads) {
     const LiteralNumbers numbers(table.n_states, table.n_variables);
     parallel_for((features.n + FEATURES_A_TASK - 1) / FEATURES_A_TASK, n_threads, [&](std::int64_t task) {
         Slopes slopes(table, numbers, residual);
         for (std::int64_t j = task * FEATURES_A_TASK; j < std::min(features.n, (task + 1) * FEATURES_A_TASK); ++j)
-            slopes.find(features.literals + features.start[j], features.start[j + 1] - features.start[j], slope[j], support[j], square[j]);
+            slopes.find(features.literals + features.start[j], features.start[j + 1] - features.start[j], slope[j], square[j]);
+    });
+}
+
+void find_support(const Table& table, const Features& features, double* support, int n_threads) {
+    const LiteralNumbers numbers(table.n_states, table.n_variables);
+    const std::vector<std::uint64_t> everywhere = mark_everywhere(table);
+    parallel_for((features.n + FEATURES_A_TASK - 1) / FEATURES_A_TASK, n_threads, [&](std::int64_t task) {
+        std::vector<std::uint64_t> rows;
+        for (std::int64_t j = task * FEATURES_A_TASK; j < std::min(features.n, (task + 1) * FEATURES_A_TASK); ++j) {
+            rows = everywhere;
+            narrow(table, numbers, features.literals + features.start[j], features.literals + features.start[j + 1], rows.data());
+            double sum = 0;
+            for_rows(rows.data(), table.n_words, [&](std::int64_t r) { sum += table.row_weight[r]; });
+            support[j] = sum;
+        }
     });
 }
 

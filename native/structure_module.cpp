@@ -146,12 +146,24 @@ nb::object slopes(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<do
     const Features features = check_features(start, literals, numbers);
     expect(residual.shape(0) == std::size_t(numbers.count()) && std::int64_t(residual.shape(1)) == table.n_rows,
            "there must be one residual per literal and row");
-    std::vector<double> slope(features.n), support(features.n), square(features.n);
+    std::vector<double> slope(features.n), square(features.n);
     {
         nb::gil_scoped_release released;
-        find_slopes(table, features, residual.data(), slope.data(), support.data(), square.data(), n_threads);
+        find_slopes(table, features, residual.data(), slope.data(), square.data(), n_threads);
     }
-    return nb::make_tuple(owned(std::move(slope)), owned(std::move(support)), owned(std::move(square)));
+    return nb::make_tuple(owned(std::move(slope)), owned(std::move(square)));
+}
+
+nb::object support(In<std::uint64_t, 2> columns, In<std::int32_t> n_states, In<double> row_weight, In<std::int64_t> start,
+                   In<std::int32_t> literals, int n_threads) {
+    const Table table = check_table(columns, n_states, row_weight);
+    const Features features = check_features(start, literals, LiteralNumbers(table.n_states, table.n_variables));
+    std::vector<double> out(features.n);
+    {
+        nb::gil_scoped_release released;
+        find_support(table, features, out.data(), n_threads);
+    }
+    return owned(std::move(out));
 }
 
 nb::object combine_strata(In<std::int32_t> a, std::int32_t n_a, In<std::int32_t> b, std::int32_t n_b) {
@@ -213,6 +225,8 @@ void bind_structure(nb::module_& m) {
           nb::arg("alpha"), nb::arg("support"), nb::arg("seed"));
     m.def("find_slopes", &slopes, nb::arg("columns"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("start"), nb::arg("literals"),
           nb::arg("residual"), nb::arg("threads"));
+    m.def("find_support", &support, nb::arg("columns"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("start"), nb::arg("literals"),
+          nb::arg("threads"));
     m.def("count_at_leaves", &count_rows_at_leaves, nb::arg("codes"), nb::arg("n_states"), nb::arg("row_weight"), nb::arg("common"),
           nb::arg("targets"), nb::arg("start"), nb::arg("test"), nb::arg("yes"), nb::arg("no"), nb::arg("count_start"), nb::arg("block"),
           nb::arg("count"), nb::arg("seen"), nb::arg("threads"));

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from undirected.data.dataset import Dataset
-from undirected.data.literals import drop_negation, get_variable, is_literal, is_negated, name_other_state
-from undirected.data.packed import count, unpack
+from undirected.data.literals import get_variable, is_literal, is_negated, name_other_state
 from undirected.data.variables import Domain
 from undirected.errors import FeatureError
 from undirected.features.conjunction import format_feature, normalise, parse_feature
+from undirected.kernels import backend
 from undirected.kernels.types import Array
 
 
@@ -245,26 +245,13 @@ class FeatureSet:
         both = other.concatenate(self).first_of_each()  # an equal feature of `other` comes first
         return self.subset(both[both >= len(other)] - len(other))
 
-    def support(self, data: Dataset) -> Array:
+    def support(self, data: Dataset, threads: int = 1) -> Array:
         """In how many rows each feature is true, weights counted."""
         if data.domain != self.domain:
             raise FeatureError("the features and the table have different domains")
         table = data.distinct
-        plain = bool((table.weights == 1).all())
-        out = np.empty(len(self))
-        everywhere = np.packbits(np.ones(len(table), dtype=bool), bitorder="little")
-        full = np.zeros(table.columns.shape[1] * 8, dtype=np.uint8)
-        full[: len(everywhere)] = everywhere
-        columns = drop_negation(self.domain, self.literals).tolist()
-        negated = is_negated(self.domain, self.literals).tolist()
-        bounds = self.start.tolist()
-        for j, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
-            bits = full.view(np.uint64)
-            for k in range(begin, end):
-                column = table.columns[columns[k]]
-                bits = bits & (~column if negated[k] else column)
-            out[j] = count(bits) if plain else table.weights[unpack(bits, len(table))].sum()
-        return out
+        args = (table.columns, self.domain.n_states, table.weights, self.start, self.literals)
+        return np.asarray(backend().module.find_support(*args, threads))
 
 
 def protect(values: Array) -> Array:

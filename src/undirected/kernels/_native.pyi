@@ -98,7 +98,15 @@ def find_slopes(
     literals: Numbers,
     residual: Doubles,
     threads: int,
-) -> tuple[Doubles, Doubles, Doubles]: ...
+) -> tuple[Doubles, Doubles]: ...
+def find_support(
+    columns: Words,
+    n_states: Numbers,
+    row_weight: Doubles,
+    start: Offsets,
+    literals: Numbers,
+    threads: int,
+) -> Doubles: ...
 def count_at_leaves(
     codes: Codes,
     n_states: Numbers,

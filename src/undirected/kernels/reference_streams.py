@@ -77,27 +77,41 @@ def _find_extremes(literals: Iterable[int], counts: Counter[int]) -> tuple[int, 
 
 def find_slopes(
     columns: Array, n_states: Array, row_weight: Array, start: Array, literals: Array, residual: Array, threads: int
-) -> tuple[Array, Array, Array]:
-    """For each feature the derivative of the pseudo-log-likelihood by its weight, the weight of the rows in which it holds, and the sum
-    of squares of what each row adds to the derivative (a row of weight w being w rows).
+) -> tuple[Array, Array]:
+    """For each feature the derivative of the pseudo-log-likelihood by its weight, and the sum of squares of what each row adds to the
+    derivative (a row of weight w being w rows).
 
     ``residual`` is, by literal and row, the row's weight times one where the literal holds (zero elsewhere) minus its probability given
     the rest of the row.
     """
-    n, variable = residual.shape[0], np.repeat(np.arange(len(n_states)), n_states)
-    held = np.unpackbits(columns.view(np.uint8), axis=1, bitorder="little", count=residual.shape[1]).astype(bool)
-    slope, support, square = (np.zeros(len(start) - 1) for _ in range(3))
+    variable = np.repeat(np.arange(len(n_states)), n_states)
+    n, held = len(variable), unpack_columns(columns, len(row_weight))
+    slope, square = (np.zeros(len(start) - 1) for _ in range(2))
     for j, (a, b) in enumerate(zip(start[:-1], start[1:], strict=True)):
         own = literals[a:b]
         positive, sign = own % max(1, n), np.where(own >= n, -1.0, 1.0)
         holds = held[positive] ^ (own >= n)[:, None]
-        support[j] = row_weight[holds.all(axis=0)].sum()
         by_row = np.zeros(residual.shape[1])
         for v in np.unique(variable[positive]):
             mine = variable[positive] == v
             by_row += np.where(holds[~mine].all(axis=0), sign[mine] @ residual[positive[mine]], 0.0)
         slope[j], square[j] = by_row.sum(), (by_row**2 / row_weight).sum()
-    return slope, support, square
+    return slope, square
+
+
+def find_support(columns: Array, n_states: Array, row_weight: Array, start: Array, literals: Array, threads: int) -> Array:
+    """The weight of the rows in which each feature holds."""
+    n, held = int(n_states.sum()), unpack_columns(columns, len(row_weight))
+    out = np.zeros(len(start) - 1)
+    for j, (a, b) in enumerate(zip(start[:-1], start[1:], strict=True)):
+        own = literals[a:b]
+        out[j] = row_weight[(held[own % max(1, n)] ^ (own >= n)[:, None]).all(axis=0)].sum()
+    return out
+
+
+def unpack_columns(columns: Array, n_rows: int) -> Array:
+    """Whether each literal holds in each row."""
+    return np.unpackbits(columns.view(np.uint8), axis=1, bitorder="little", count=n_rows).astype(bool)
 
 
 def count_at_leaves(

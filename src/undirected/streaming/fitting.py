@@ -62,18 +62,10 @@ class View:
         """The derivative of the pseudo-log-likelihood by the weights of features that are not in the network, which has these weights, and
         its standard error."""
         residual = self.table.weights[:, None] * (self._held - self.objective.probabilities(weights))
-        slope, _, square = self._measure(features, np.ascontiguousarray(residual.T))
-        return slope, np.sqrt(square)
-
-    def find_support(self, features: FeatureSet) -> Array:
-        """The weight of the rows in which features hold."""
-        return self._measure(features, np.zeros(self._held.T.shape))[1]
-
-    def _measure(self, features: FeatureSet, residual: Array) -> tuple[Array, Array, Array]:
         table = self.table
-        args = (table.columns, table.domain.n_states, table.weights, features.start, features.literals, residual)
-        found: tuple[Array, Array, Array] = backend().module.find_slopes(*args, self.objective.threads)
-        return found
+        args = (table.columns, table.domain.n_states, table.weights, features.start, features.literals, np.ascontiguousarray(residual.T))
+        slope, square = backend().module.find_slopes(*args, self.objective.threads)
+        return slope, np.sqrt(square)
 
 
 @dataclass
@@ -137,7 +129,7 @@ class Fitting:
             view = View(self.features, chunk, work)
         self.memory.add_chunk(view.objective, self.before, self.weights, chunk)
         self.n_chunks += 1
-        self.support = self.memory.decay * self.support + view.find_support(self.features)
+        self.support = self.memory.decay * self.support + self.features.support(chunk, work.threads)
         self.idle = np.where((self.weights == 0) & (self.features.lengths > 1), self.idle + 1, 0)
         if limits.screened:
             self._keep(self.idle < limits.patience)
