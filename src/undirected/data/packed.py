@@ -22,11 +22,6 @@ def pack(codes: Array, n_states: Array) -> Array:
     return columns.view(np.uint64)
 
 
-def count(columns: Array) -> Array:
-    """Count the set bits of each column."""
-    return np.asarray(np.bitwise_count(columns).sum(axis=-1, dtype=np.int64))
-
-
 def unpack(columns: Array, n_rows: int) -> Array:
     """Unpack bit columns into an array of truth values, ``[...][n_rows]``."""
     return np.unpackbits(columns.view(np.uint8), axis=-1, bitorder="little", count=n_rows).astype(bool)
