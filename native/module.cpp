@@ -11,6 +11,7 @@ NB_MODULE(_native, m) {
     bind_structure(m);
     bind_search(m);
     bind_inference(m);
+    bind_relations(m);
     m.def("instruction_set", &undirected::instruction_set);
     m.def("instruction_sets", &undirected::instruction_sets);
     m.def("set_instruction_set", &undirected::set_instruction_set, nanobind::arg("name"));

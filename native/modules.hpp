@@ -6,3 +6,4 @@ void bind_pseudo_likelihood(nanobind::module_& m);
 void bind_structure(nanobind::module_& m);
 void bind_search(nanobind::module_& m);
 void bind_inference(nanobind::module_& m);
+void bind_relations(nanobind::module_& m);

@@ -112,7 +112,7 @@ def warn_of_columns(table: RawTable, domain: Domain, meant: Collection[str]) -> 
     found = []
     for k, (variable, column) in enumerate(zip(domain.variables, table.columns, strict=True)):
         known = k in table.fixed or column.declared is not None or variable.name in meant
-        what = None if known else _describe_oddity(variable, column)
+        what = None if known else describe_oddity(variable, column)
         if what is not None:
             found.append((variable.name, what))
     if not found:
@@ -126,7 +126,7 @@ def warn_of_columns(table: RawTable, domain: Domain, meant: Collection[str]) -> 
     )  # fmt: skip
 
 
-def _describe_oddity(variable: Variable, column: Column) -> str | None:
+def describe_oddity(variable: Variable, column: Column) -> str | None:
     """Say what a column looks like, if it should rather be left out."""
     known = column.known
     if variable.edges is None and len(known) <= MAX_INTEGER_STATES:

@@ -14,12 +14,13 @@ from undirected.kernels.reference_chains import Sampler
 from undirected.kernels.reference_descent import Descent
 from undirected.kernels.reference_inference import Elimination, Model
 from undirected.kernels.reference_random import RandomStream
+from undirected.kernels.reference_relations import RelationField
 from undirected.kernels.reference_search import Search, Strata, combine
 from undirected.kernels.reference_streams import clusternet_generate, count_at_leaves, find_slopes, find_support
 from undirected.kernels.types import Array
 
 __all__ = [
-    "Descent", "Elimination", "Model", "PseudoLikelihoodTables", "Sampler", "Search", "Strata", "add_block",
+    "Descent", "Elimination", "Model", "PseudoLikelihoodTables", "RelationField", "Sampler", "Search", "Strata", "add_block",
     "clusternet_generate", "combine", "count_at_leaves", "find_slopes", "find_support", "fit_diagonal", "grow_trees", "gssl_generate",
     "times_blocks", "walk_trees",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from undirected.errors import FeatureError, ParameterError
 from undirected.features.feature_set import FeatureSet
 from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.weights.objective import Block
+from undirected.weights.objective import Block, CurvedObjective
 from undirected.weights.pseudo_likelihood import PseudoLikelihood, find_independent_start
 
 
@@ -93,12 +93,17 @@ class SumObjective:
         return np.asarray(np.sum([shard.block_curvature(block) for shard in self.shards], axis=0, dtype=np.float32))
 
     def invert_blocks(self, blocks: list[Block], diagonal: Array, ridge: float) -> FactorisedBlocks:
-        return FactorisedBlocks([(block, self._fit_block(block, diagonal, ridge)) for block in blocks], len(diagonal))
+        return factorise_blocks(self, blocks, diagonal, ridge)
 
-    def _fit_block(self, block: Block, diagonal: Array, ridge: float) -> Array:
-        matrix = np.ascontiguousarray(self.block_curvature(block))
+
+def factorise_blocks(objective: CurvedObjective, blocks: list[Block], diagonal: Array, ridge: float) -> FactorisedBlocks:
+    """The inverses of an objective's blocks, scaled to the diagonal of the Hessian."""
+    factors = []
+    for block in blocks:
+        matrix = np.ascontiguousarray(objective.block_curvature(block))
         backend().module.fit_diagonal(matrix, diagonal[block.members], ridge)
-        return matrix
+        factors.append((block, matrix))
+    return FactorisedBlocks(factors, len(diagonal))
 
 
 class FactorisedBlocks:

@@ -1,0 +1,98 @@
+"""What relational data is made of: types of entities, with attributes, and arguments that lead to other types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from undirected.data.variables import Domain
+from undirected.errors import DataError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A column of a type that names an entity of a ``target`` type: a foreign key."""
+
+    name: str
+    target: str
+
+
+@dataclass(frozen=True)
+class EntityType:
+    """A kind of entity. One with two arguments or more is a *link*: its entities stand for pairs or tuples of others."""
+
+    name: str
+    attributes: Domain
+    arguments: tuple[Argument, ...] = ()
+
+    @property
+    def is_link(self) -> bool:
+        return len(self.arguments) > 1
+
+    @property
+    def has_twins(self) -> bool:
+        """Whether entities are pairs of one type, so that (a, b) may have (b, a) for a twin."""
+        return len(self.arguments) == 2 and self.arguments[0].target == self.arguments[1].target
+
+    @property
+    def n_active(self) -> int:
+        """How many states of attributes have a weight of their own: all but the first of each."""
+        return self.attributes.n_literals - len(self.attributes)
+
+
+class Schema:
+    """The types, by name, in a fixed order."""
+
+    def __init__(self, types: Iterable[EntityType]) -> None:
+        self.types = tuple(types)
+        self._place = {kind.name: k for k, kind in enumerate(self.types)}
+        if len(self._place) != len(self.types):
+            raise DataError("two types have one name; rename one of them")
+        for kind in self.types:
+            for argument in kind.arguments:
+                if argument.target not in self._place:
+                    raise DataError(
+                        f"argument {argument.name!r} of type {kind.name!r} leads to {argument.target!r}, which is no type."
+                        f"{did_you_mean(argument.target, self._place)}"
+                    )
+        self._check_cycles()
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    def __getitem__(self, name: str) -> EntityType:
+        return self.types[self.index(name)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self.types == other.types
+
+    def __hash__(self) -> int:
+        return hash(self.types)
+
+    @property
+    def names(self) -> list[str]:
+        return [kind.name for kind in self.types]
+
+    def index(self, name: str) -> int:
+        """The place of a type; an unknown name is an error that names close ones."""
+        if name not in self._place:
+            raise DataError(f"there is no type {name!r}.{did_you_mean(name, self._place)} The types are {', '.join(self._place)}.")
+        return self._place[name]
+
+    def _check_cycles(self) -> None:
+        """Raise where types lead to each other in a circle; one that leads to itself, as an employee to a manager, may."""
+        state: dict[str, int] = {}
+
+        def visit(name: str, trail: tuple[str, ...]) -> None:
+            state[name] = 1
+            for argument in self[name].arguments:
+                if state.get(argument.target) == 1 and argument.target != name:
+                    circle = " -> ".join([*trail[trail.index(argument.target) :], argument.target])
+                    raise DataError(f"types refer to each other in a circle ({circle}); leave one of these columns out")
+                if argument.target not in state:
+                    visit(argument.target, (*trail, argument.target))
+            state[name] = 2
+
+        for kind in self.types:
+            if kind.name not in state:
+                visit(kind.name, (kind.name,))
