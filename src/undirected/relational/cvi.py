@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from undirected.kernels.types import Array
 
 LEAST_CURVATURE = 1e-6
+MOST_ROUNDS = 20  # of moving entities
 MOST_ENTITIES = 3000  # that are merged pair by pair; more are brought together first
 
 
@@ -42,13 +42,30 @@ def estimate_weight(error: Array, variance: Array, l1: float, beta: float) -> Ar
     return np.asarray(-soft / np.maximum(variance + beta, LEAST_CURVATURE))
 
 
-def cluster_entities(statistics: Statistics, l1: float, beta: float) -> Clustering:
+def cluster_entities(statistics: Statistics, l1: float, beta: float, move: bool = False) -> Clustering:
     """Merge entities bottom-up while that raises the estimated gain (algorithm 2), and keep the clusters of positive gain.
+
+    ``move``: afterwards let entities go to other clusters, one by one, while that raises it further.
 
     Costs n^2 features once and n features for each merge. More than 3,000 entities are first brought together into as many groups of
     similar errors, so that memory does not grow with their square.
     """
     error, variance, group = _bring_together(statistics)
+    cluster = _merge(error.copy(), variance.copy(), l1, beta)
+    if move:
+        cluster = _move(error, variance, cluster, l1, beta)
+    _, cluster = np.unique(cluster, return_inverse=True)
+    error, variance = _add_up(error, cluster), _add_up(variance, cluster)
+    gains = measure_gain(error, variance, l1, beta).sum(axis=1)
+    kept = np.flatnonzero(gains > 0)
+    kept = kept[np.argsort(-gains[kept], kind="stable")]
+    number = np.full(len(gains), -1)
+    number[kept] = np.arange(len(kept))
+    return Clustering(number[cluster][group], gains[kept], estimate_weight(error[kept], variance[kept], l1, beta))
+
+
+def _merge(error: Array, variance: Array, l1: float, beta: float) -> Array:
+    """The cluster of each entity after merging pairs while the best of them raises the gain."""
     n = len(error)
     cluster = np.arange(n)
     gains = measure_gain(error, variance, l1, beta).sum(axis=1)
@@ -57,7 +74,7 @@ def cluster_entities(statistics: Statistics, l1: float, beta: float) -> Clusteri
         rises[i, i + 1 :] = _measure_rises(error, variance, gains, i, np.arange(i + 1, n), l1, beta)
     alive = np.ones(n, dtype=bool)
     best = rises.argmax(axis=1)
-    while alive.sum() > 1:
+    for _ in range(n - 1):
         heights = rises[np.arange(n), best]
         i = int(heights.argmax())
         if not heights[i] > 0:
@@ -78,11 +95,37 @@ def cluster_entities(statistics: Statistics, l1: float, beta: float) -> Clusteri
         best[stale] = rises[stale].argmax(axis=1)
         better = rises[:, i] > rises[np.arange(n), best]
         best[better] = i
-    kept = np.flatnonzero(alive & (gains > 0))
-    kept = kept[np.argsort(-gains[kept], kind="stable")]
-    number = np.full(n, -1)
-    number[kept] = np.arange(len(kept))
-    return Clustering(number[cluster][group], gains[kept], estimate_weight(error[kept], variance[kept], l1, beta))
+    return cluster
+
+
+def _move(error: Array, variance: Array, cluster: Array, l1: float, beta: float) -> Array:
+    """Let entities, one after another, go to the cluster where the gain is largest, until none does."""
+    _, cluster = np.unique(cluster, return_inverse=True)
+    errors, variances = _add_up(error, cluster), _add_up(variance, cluster)
+    for _ in range(MOST_ROUNDS):
+        moved = False
+        for i in range(len(error)):
+            home = cluster[i]
+            without = measure_gain(errors[home] - error[i], variances[home] - variance[i], l1, beta).sum()
+            gains = measure_gain(errors, variances, l1, beta).sum(axis=1)
+            rises = measure_gain(errors + error[i], variances + variance[i], l1, beta).sum(axis=1) - gains
+            rises[home] = gains[home] - without
+            best = int(rises.argmax())
+            if rises[best] > rises[home] + 1e-9 * abs(rises[home]):
+                for sums, own in ((errors, error[i]), (variances, variance[i])):
+                    sums[home] -= own
+                    sums[best] += own
+                cluster[i], moved = best, True
+        if not moved:
+            break
+    return cluster
+
+
+def _add_up(rows: Array, cluster: Array) -> Array:
+    """The sums of the rows of each cluster."""
+    sums = np.zeros((int(cluster.max(initial=-1)) + 1, rows.shape[1]))
+    np.add.at(sums, cluster, rows)
+    return sums
 
 
 def _measure_rises(error: Array, variance: Array, gains: Array, i: int, others: Array, l1: float, beta: float) -> Array:
@@ -101,13 +144,4 @@ def _bring_together(statistics: Statistics) -> tuple[Array, Array, Array]:
     pull = statistics.error / np.sqrt(statistics.variance + 1)
     group = MiniBatchKMeans(MOST_ENTITIES, random_state=0, n_init=1, batch_size=4 * MOST_ENTITIES).fit_predict(pull)
     _, group = np.unique(group, return_inverse=True)
-    sums = [np.zeros((group.max() + 1, pull.shape[1])) for _ in range(2)]
-    np.add.at(sums[0], group, statistics.error)
-    np.add.at(sums[1], group, statistics.variance)
-    return sums[0], sums[1], group
-
-
-def mark_categories(of: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """A column of zeros and ones for each category of some hidden variables of one type."""
-    columns = [(clusters[:, None] == np.arange(size)).astype(float) for clusters, size in zip(of, sizes, strict=True)]
-    return np.concatenate(columns, axis=1)
+    return _add_up(statistics.error, group), _add_up(statistics.variance, group), group

@@ -108,10 +108,14 @@ class RelationalData:
         parts = zip(table.type.arguments, table.arguments[row].tolist(), strict=True)
         return "(" + ", ".join(self.name(a.target, e) if e >= 0 else "-" for a, e in parts) + ")"
 
+    def list_names(self, kind: str) -> tuple[str, ...]:
+        """What the entities of a type are called, in their order."""
+        table = self[kind]
+        return table.keys if table.keys is not None else tuple(self.name(kind, row) for row in range(len(table)))
+
     def find(self, kind: str, key: str) -> int:
         """The row of the entity with this key."""
-        table = self[kind]
-        names = table.keys if table.keys is not None else [self.name(kind, row) for row in range(len(table))]
+        names = self.list_names(kind)
         try:
             return names.index(key)
         except ValueError:

@@ -91,16 +91,23 @@ class RelationalField:
 
     def sweep(self, cells: Array) -> float:
         """One sweep of mean field; the largest change of a probability."""
+        return self._sweep(cells)[0]
+
+    def fall(self, cells: Array) -> float:
+        """One sweep of mean field; how much the free energy falls."""
+        return -self._sweep(cells)[1]
+
+    def _sweep(self, cells: Array) -> tuple[float, float]:
         largest, energy = self.kernel.sweep(cells)
         if energy > ROUNDING * max(1, len(cells)):
             raise UndirectedError(f"the free energy rose by {energy:.3g} in a sweep, which cannot be; please report this")
-        return float(largest)
+        return float(largest), float(energy)
 
     def run_gibbs(self, work: Work, n_sweeps: int = 200, burn_in: int = 50) -> Inferred:
         """The mean of the distributions from which unknown attributes are drawn, over sweeps after the first ``burn_in``."""
         cells = self.list_cells([~known for known in self.beliefs.known])
         rng = np.random.default_rng(work.seed)
-        total: Array | float = 0.0
+        total = np.zeros(1)
         sweeps, stopped_by = 0, StoppedBy.CONVERGED
         for done in range(burn_in + n_sweeps):
             if work.is_over and sweeps:

@@ -15,6 +15,7 @@ from undirected.kernels.types import Array
 from undirected.relational.beliefs import mark_states, spread_states
 from undirected.relational.data import RelationalData
 from undirected.relational.measures import Scores, score_cells
+from undirected.relational.schema import Schema, describe_difference
 from undirected.work import MEMORY, StoppedBy, Work
 
 Distributions = list[list[Array]]  # of each attribute of each type: entities by states
@@ -37,7 +38,8 @@ class RelationalLearner(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.progress = progress
 
-    data_: RelationalData
+    schema_: Schema
+    data_: RelationalData  # learned from; a model from a file has none
     stopped_by_: StoppedBy
     seconds_: float
 
@@ -61,7 +63,7 @@ class RelationalLearner(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{data.source}: every attribute is unknown, so that there is nothing to learn from")
         work = self.start_work() if work is None else work
         began = work.now()
-        self.data_ = data
+        self.data_, self.schema_ = data, data.schema
         self.stopped_by_ = self._learn(data, work)
         self.seconds_ = work.now() - began
         return self
@@ -69,10 +71,8 @@ class RelationalLearner(BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, data: RelationalData | None = None, *, work: Work | None = None) -> Distributions:
         """The distribution of each attribute of each entity given the known ones: ``[type][attribute]``, entities by states. A known
         attribute has its value for certain. ``data`` must have the types learned from; by default it is the data learned from."""
-        check_is_fitted(self, "data_")
-        data = self.data_ if data is None else data
-        if data.schema != self.data_.schema:
-            raise DataError(f"{data.source}: its types, attributes or states are not those learned from ({self.data_.source})")
+        check_is_fitted(self, "schema_")
+        data = self.take_data(data)
         active = self._predict(data, self.start_work() if work is None else work)
         out = []
         for table, chances in zip(data.tables, active, strict=True):
@@ -80,8 +80,18 @@ class RelationalLearner(BaseEstimator):  # type: ignore[misc]
             out.append(spread_states(table, np.where(known, mark_states(table), chances[:, : table.type.n_active])))
         return out
 
+    def take_data(self, data: RelationalData | None) -> RelationalData:
+        """The data given, which must have the types learned from, or else the data learned from."""
+        if data is None:
+            if not hasattr(self, "data_"):
+                raise DataError("this model was read from a file, which holds no data; name the data to predict")
+            return self.data_
+        if data.schema != self.schema_:
+            raise DataError(f"{data.source}: {describe_difference(self.schema_, data.schema)}")
+        return data
+
     def score(self, truth: RelationalData, marks: Sequence[Array] | None = None) -> Scores:
-        """How well attributes are predicted that were unknown when this was learned and that ``truth`` knows: all of them, or those marked."""
+        """How well attributes that were unknown are predicted, judged by a ``truth`` that knows them: all of them, or those marked."""
         predicted = self.predict_proba()
         if marks is None:
             marks = [table.cells.codes < 0 for table in self.data_.tables]

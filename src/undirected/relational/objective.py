@@ -27,7 +27,7 @@ class RelationalPseudoLikelihood:
     """
 
     def __init__(self, templates: Templates, wiring: Wiring, beliefs: Beliefs, threads: int = 1) -> None:
-        self.templates, self.threads = templates, threads
+        self.templates, self.beliefs, self.threads = templates, beliefs, threads
         self.types = [
             TypeRegression(templates, k, build_design(templates, wiring, beliefs, k), beliefs)
             for k in range(len(templates.schema))
@@ -70,6 +70,16 @@ class RelationalPseudoLikelihood:
             rest = 1 - np.bincount(kind.of, weights=shares, minlength=len(kind.starts))
             weights[kind.design.index[0]] = np.log(shares / rest[kind.of])
         return weights
+
+    def measure_errors(self, weights: Array) -> tuple[list[Array], list[Array]]:
+        """For each type, how far the expectation of each active state is above what is known, and its variance; zero where nothing is."""
+        errors = [np.zeros((len(matrix), n)) for matrix, n in zip(self.beliefs.values, self.templates.active, strict=True)]
+        variances = [error.copy() for error in errors]
+        for kind in self.types:
+            chances, _ = kind.find_chances(kind.matrix.astype(float) @ kind.place(weights))
+            errors[kind.number] = (chances - kind.target) * kind.free
+            variances[kind.number] = chances * (1 - chances) * kind.free
+        return errors, variances
 
     # -- cost
     @property
@@ -203,8 +213,9 @@ class TypeRegression:
     def evaluate(self, matrix: Array, start: int, precision: type, curvature: bool) -> Sums:
         """The sums of the entities from ``start`` on, as many as one core works on at a time."""
         rows = slice(start, start + ROWS)
-        design, free = self.matrix[rows].astype(precision, copy=False), self.free[rows]
-        target = self.target[rows].astype(precision, copy=False)
+        design: Array = self.matrix[rows].astype(precision, copy=False)
+        target: Array = self.target[rows].astype(precision, copy=False)
+        free = self.free[rows]
         logits = design @ matrix.astype(precision, copy=False)
         chances, log_sums = self.find_chances(logits)
         loss = float((log_sums * self.known[rows]).sum(dtype=float) - (logits * target * free).sum(dtype=float))

@@ -96,3 +96,25 @@ class Schema:
         for kind in self.types:
             if kind.name not in state:
                 visit(kind.name, (kind.name,))
+
+
+def describe_difference(learned: Schema, other: Schema) -> str:
+    """Where data differs from the types that a model was learned from."""
+    for kind in learned.types:
+        if kind.name not in other.names:
+            return f"there is no type {kind.name!r}, which the model was learned from.{did_you_mean(kind.name, other.names)}"
+        own = other[kind.name]
+        if own.arguments != kind.arguments:
+            return f"the arguments of type {kind.name!r} are {_list(own)}, but the model was learned from {_list(kind)}"
+        for variable in kind.attributes.variables:
+            place = own.attributes.find(variable.name)
+            if place is None:
+                return f"type {kind.name!r} has no attribute {variable.name!r}.{did_you_mean(variable.name, own.attributes.names)}"
+            if own.attributes[place] != variable:
+                now, then = (", ".join(v.states[:8]) for v in (own.attributes[place], variable))
+                return f"attribute {variable.name!r} of type {kind.name!r} has the states {now}, but the model was learned from {then}"
+    return "there are types or attributes, or an order of them, that the model was not learned from"
+
+
+def _list(kind: EntityType) -> str:
+    return ", ".join(f"{argument.name} ({argument.target})" for argument in kind.arguments) or "none"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from undirected.data.coding import ColumnRules, clean_table, encode, learn_domain
+from undirected.data.cells import MISSING_TEXTS
+from undirected.data.coding import MAX_INTEGER_STATES, ColumnRules, clean_table, encode, learn_domain
 from undirected.data.columns import describe_oddity
-from undirected.data.dataset import Dataset
-from undirected.data.raw import RawTable
+from undirected.data.dataset import Dataset, code_type
+from undirected.data.discretize import bin_codes, cut_equally
+from undirected.data.raw import RawColumn, RawTable
 from undirected.data.readers import Reading, find_reader
-from undirected.data.variables import Domain, first_repeated
-from undirected.errors import DataError, TableWarning, did_you_mean
+from undirected.data.variables import MAX_STATES, Domain, Variable, as_number, first_repeated
+from undirected.errors import DataError, ParameterError, TableWarning, did_you_mean
 from undirected.kernels.types import Array
 from undirected.relational.data import MAX_NAMED, Entities
 from undirected.relational.schema import Argument, EntityType
@@ -23,9 +25,62 @@ from undirected.relational.schema import Argument, EntityType
 SHOWN = 8
 
 
+@dataclass(frozen=True)
+class Reference:
+    """Columns that name an entity of a ``target`` type, by its key or by other columns of its table."""
+
+    columns: tuple[str, ...]
+    target: str
+    target_columns: tuple[str, ...] = ()
+
+    @property
+    def argument(self) -> Argument:
+        return Argument(", ".join(self.columns), self.target)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a table is to become: entities of a type with a key, if any, and references; the other columns but some are attributes."""
+
+    name: str
+    table: RawTable
+    key: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
+    leave_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableRules:
+    """How columns of several tables become attributes; they are named as ``column``, in every table that has it, or ``type.column``."""
+
+    bins: int = 4
+    categorical: Sequence[str] = ()
+    numeric: Sequence[str] = ()
+    drop: Sequence[str] = ()
+
+    def choose(self, names: Sequence[str], kind: str, columns: Sequence[str]) -> list[str]:
+        """The columns of a table that names mean."""
+        return [column for column in columns if column in names or f"{kind}.{column}" in names]
+
+    def check(self, columns: Mapping[str, Sequence[str]]) -> None:
+        """Raise for a name that no table has; ``columns`` are those of each type."""
+        known = [text for kind, names in columns.items() for name in names for text in (name, f"{kind}.{name}")]
+        for option in ("categorical", "numeric", "drop"):
+            for name in getattr(self, option):
+                if name not in known:
+                    raise ParameterError(f"{option}: no table has a column {name!r}.{did_you_mean(name, known)}")
+
+
+def as_names(names: str | Iterable[str]) -> tuple[str, ...]:
+    """One name or several as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def read_columns(source: Any, header: bool = True, format: str | None = None) -> RawTable:
-    """Read a table as it was found, from anything `read_data` takes; a file's first line names the columns, if there is a ``header``."""
-    table = clean_table(find_reader(source, Reading(format=format, header=header)).read(), (), None)
+    """Read a table as it was found but for blanks around its cells, from anything `read_data` takes; a file's first line names the
+    columns, if there is a ``header``."""
+    table: RawTable = find_reader(source, Reading(format=format, header=header)).read()
+    table = replace(table, columns=[column.rewrite([text.strip() for text in column.texts]) for column in table.columns])
     names = table.known_names
     if len(set(names)) < len(names):
         raise DataError(f"{table.source}: two columns are called {first_repeated(names)!r}; rename one of them")
@@ -41,111 +96,199 @@ def place_column(table: RawTable, name: str) -> int:
 
 
 def list_texts(table: RawTable, columns: Sequence[int]) -> list[str]:
-    """The texts of a column, row by row; those of several are joined with commas."""
-    parts = [[table.columns[k].texts[code] for code in table.columns[k].codes.tolist()] for k in columns]
-    return parts[0] if len(parts) == 1 else [", ".join(texts) for texts in zip(*parts, strict=True)]
+    """The texts of a column, given by its place, row by row; those of several are joined with commas."""
+    column = merge_columns(table, [table.known_names[k] for k in columns])
+    return [column.texts[code] for code in column.codes.tolist()]
 
 
-def make_keys(table: RawTable, columns: Sequence[str]) -> list[str]:
-    """The keys of the entities, one a row; empty and repeated ones are errors."""
-    places = [place_column(table, name) for name in columns]
-    keys = list_texts(table, places)
+def merge_columns(table: RawTable, columns: Sequence[str]) -> RawColumn:
+    """One column in place of several, whose texts are joined with commas (those with commas of their own in quotes, so that different
+    cells stay different); empty where one of them is."""
+    parts: list[RawColumn] = [table.columns[place_column(table, name)] for name in columns]
+    if len(parts) == 1:
+        return parts[0]
+    codes = np.zeros(table.n_rows, dtype=np.int64)
+    for part in parts:
+        _, first, codes = np.unique(codes * len(part.texts) + part.codes, return_index=True, return_inverse=True)
+    cells = [[part.texts[code] for code in part.codes[first].tolist()] for part in parts]
+    texts = [", ".join(map(_quote, found)) if all(found) else "" for found in zip(*cells, strict=True)]
+    return RawColumn(texts, codes)
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
+
+
+def make_keys(table: RawTable, columns: Sequence[str], whole: bool = True) -> list[str]:
+    """The keys of the entities, one a row; repeated ones are errors, and empty ones if keys must be ``whole``."""
+    column = merge_columns(table, columns)
     shown = " and ".join(repr(name) for name in columns)
-    for place in places:
-        empty = [code for code, text in enumerate(table.columns[place].texts) if not text]
-        bad = np.flatnonzero(np.isin(table.columns[place].codes, empty))
-        if len(bad):
-            raise DataError(f"{table.where(int(bad[0]))}: the key {shown} is empty; every entity needs one")
-    first: dict[str, int] = {}
-    for row, key in enumerate(keys):
-        if first.setdefault(key, row) != row:
-            raise DataError(f"{table.where(row)}: the key {key[:MAX_NAMED]!r} stands in row {first[key] + 1}, too; keys ({shown}) must differ")
-    return keys
+    lacking = np.array([not text for text in column.texts], dtype=bool)[column.codes] if table.n_rows else np.zeros(0, bool)
+    if whole and lacking.any():
+        raise DataError(f"{table.where(int(np.argmax(lacking)))}: the key {shown} is empty; every entity needs one")
+    _, first, place = np.unique(column.codes, return_index=True, return_inverse=True)
+    again = np.flatnonzero((first[place] != np.arange(table.n_rows)) & ~lacking)
+    if len(again):
+        row = int(again[0])
+        key = column.texts[int(column.codes[row])]
+        before = table.where(int(first[place[row]]))
+        raise DataError(f"{table.where(row)}: the key {key[:MAX_NAMED]!r} stands in {before}, too; keys ({shown}) must differ")
+    return [column.texts[code] for code in column.codes.tolist()]
 
 
 def find_entities(table: RawTable, columns: Sequence[str], target: str, place: Mapping[str, int]) -> Array:
     """The rows of the entities that columns name, by ``place``; -1 where the cell is empty, an error where there is no such entity."""
-    places = [place_column(table, name) for name in columns]
-    if len(places) == 1:
-        column = table.columns[places[0]]
-        texts, codes = column.texts, column.codes
-    else:
-        joined = list_texts(table, places)
-        lacking = np.zeros(table.n_rows, dtype=bool)
-        for k in places:
-            lacking |= np.array([not text for text in table.columns[k].texts], dtype=bool)[table.columns[k].codes]
-        numbers: dict[str, int] = {}
-        codes = np.array([numbers.setdefault("" if none else t, len(numbers)) for t, none in zip(joined, lacking, strict=True)], dtype=np.int64)
-        texts = list(numbers)
-    rows = np.array([place.get(text, -2) if text else -1 for text in texts], dtype=np.int32)
-    found = rows[codes] if len(codes) else np.zeros(0, np.int32)
+    column = merge_columns(table, columns)
+    rows = np.array([_find_key(text, place) for text in column.texts], dtype=np.int32)
+    found = rows[column.codes] if table.n_rows else np.zeros(0, np.int32)
     bad = np.flatnonzero(found == -2)
     if len(bad):
-        text = texts[int(codes[bad[0]])]
+        text = column.texts[int(column.codes[bad[0]])]
         shown = ", ".join(repr(name) for name in columns)
-        raise DataError(
-            f"{table.where(int(bad[0]))}: column {shown} names the {target} {text[:MAX_NAMED]!r}, which is not there."
-            f"{did_you_mean(text, itertools.islice(place, 2000))}"
-        )
+        hint = did_you_mean(text, place)
+        raise DataError(f"{table.where(int(bad[0]))}: column {shown} names the {target} {text[:MAX_NAMED]!r}, which is not there.{hint}")
     return found
+
+
+def _find_key(text: str, place: Mapping[str, int]) -> int:
+    """The row of a key, -1 for a missing one and -2 for one that is not there; a number may have been written with ``.0`` in one table
+    and without in another."""
+    row = place.get(text) if text else -1
+    if row is not None:
+        return row
+    if text in MISSING_TEXTS:
+        return -1
+    other = text.removesuffix(".0") if text.endswith(".0") else f"{text}.0"
+    return place.get(other, -2) if as_number(text) is not None else -2
 
 
 def code_attributes(table: RawTable, columns: Sequence[str], rules: ColumnRules | None = None) -> Dataset:
     """Code columns as attributes. Those that are empty, and those that tell hardly anything because nearly every row has another text, are
     left out with a warning, unless ``rules`` name them."""
     rules = rules or ColumnRules()
-    meant = {*rules.categorical, *rules.numeric}
-    kept, told = [], []
+    kept: list[tuple[Variable, Array]] = []
+    told = []
     for name in columns:
-        column = table.columns[place_column(table, name)]
-        if not column.known:
-            told.append(f"{name!r} (empty)")
-            continue
-        if name not in meant:
-            part = table.select([place_column(table, name)])
-            what = "too many states" if _has_too_many(part) else describe_oddity(learn_domain(part, ColumnRules())[0], column)
-            if what is not None:
-                told.append(f"{name!r} ({what})")
-                continue
-        kept.append(name)
+        found = _code_column(table.select([place_column(table, name)]), name, rules)
+        if isinstance(found, str):
+            told.append(f"{name!r} ({found})")
+        else:
+            kept.append(found)
     if told:
         more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
         warnings.warn(f"{table.source}: left out as attributes: {', '.join(told[:SHOWN])}{more}", TableWarning, stacklevel=2)
-    part = table.select([place_column(table, name) for name in kept])
-    own = ColumnRules(rules.bins, *([n for n in names if n in kept] for names in (rules.categorical, rules.numeric)))
-    if not kept:
-        return Dataset(Domain([]), np.zeros((table.n_rows, 0), np.int8), source=table.source)
-    domain = learn_domain(part, own)
-    return encode(part, domain)
+    domain = Domain([variable for variable, _ in kept])
+    codes = np.empty((table.n_rows, len(kept)), code_type(domain), order="F")
+    for v, (_, own) in enumerate(kept):
+        codes[:, v] = own
+    return Dataset(domain, codes, source=table.source, lines=table.lines if isinstance(table.lines, np.ndarray) else None)
 
 
-def _has_too_many(part: RawTable) -> bool:
-    """Whether a column of texts has more states than a variable may have."""
+def _code_column(part: RawTable, name: str, rules: ColumnRules) -> tuple[Variable, Array] | str:
+    """The variable that the only column of a table makes and its codes, or why it should not be an attribute."""
+    column: RawColumn = part.columns[0]
+    meant = name in rules.categorical or name in rules.numeric
+    plain = not part.fixed and column.declared is None
+    if plain and not meant and len(column.texts) > 2 * MAX_STATES and not _may_be_number(column):
+        return f"{len(column.texts):,} texts in {part.n_rows:,} rows, an identifier or free text?"
+    if plain and name not in rules.categorical:
+        numbers = _read_numbers(column)
+        if numbers is not None and (name in rules.numeric or np.isfinite(numbers).sum() > MAX_INTEGER_STATES):
+            return _bin_column(column, name, numbers, rules, meant)
+    part = clean_table(part, (), None)
+    column = part.columns[0]
+    if not column.known:
+        return "empty"
+    own = ColumnRules(rules.bins, *([name] if name in names else [] for names in (rules.categorical, rules.numeric)))
     try:
-        learn_domain(part, ColumnRules())
-    except DataError:
-        return True
-    return False
+        domain = learn_domain(part, own)
+    except DataError as error:
+        if meant:
+            raise
+        return str(error).removeprefix(f"{part.source}: ").removeprefix(f"column {name!r} ")
+    oddity = None if meant else describe_oddity(domain[0], column)
+    return oddity if oddity is not None else (domain[0], encode(part, domain).codes[:, 0])
 
 
-def make_entities(
-    table: RawTable,
-    name: str,
-    keys: Sequence[str] | None,
-    arguments: Sequence[tuple[Argument, Sequence[str]]],
-    places: Mapping[str, Mapping[str, int]],
-    leave_out: Sequence[str] = (),
-    rules: ColumnRules | None = None,
+def _may_be_number(column: RawColumn) -> bool:
+    """Whether no text tells that a column does not hold numbers; this looks at few of them."""
+    return all(as_number(text) is not None or text in MISSING_TEXTS or "," in text for text in column.texts[:1000])
+
+
+def _read_numbers(column: RawColumn) -> Array | None:
+    """The numbers that the texts of a column stand for, NaN for missing cells; None if one of them is no number."""
+    numbers = np.empty(len(column.texts))
+    for k, text in enumerate(column.texts):
+        number = as_number(text)
+        if number is None and text not in MISSING_TEXTS:
+            return None
+        numbers[k] = np.nan if number is None else number
+    return numbers
+
+
+def _bin_column(column: RawColumn, name: str, numbers: Array, rules: ColumnRules, meant: bool) -> tuple[Variable, Array] | str:
+    """Cut a column of many numbers into bins, as `learn_domain` does, but for a million of them in a second."""
+    known = np.isfinite(numbers)
+    if not known.any():
+        return "empty"
+    distinct = np.unique(numbers[known])
+    whole = bool((distinct == np.round(distinct)).all())
+    if whole and len(distinct) <= MAX_INTEGER_STATES and name not in rules.numeric:
+        clean = RawTable([column.strip()], [name], "")  # 1 and 1.0 are one state
+        domain = learn_domain(clean, ColumnRules())
+        return domain[0], encode(clean, domain).codes[:, 0]
+    variable = cut_equally(name, numbers, column.count_texts().astype(float), rules.bins)
+    if whole and not meant and distinct[-1] - distinct[0] == len(distinct) - 1:
+        oddity = describe_oddity(variable, column.strip())
+        if oddity is not None:
+            return oddity
+    bins = bin_codes(variable, np.where(known, numbers, distinct[0])).astype(np.int16)
+    return variable, np.where(known, bins, -1).astype(np.int16)[column.codes]
+
+
+def make_types(plans: Sequence[Plan], rules: TableRules) -> list[Entities]:
+    """The entities of all tables: their keys first, so that tables may refer to each other in any order."""
+    rules.check({plan.name: plan.table.known_names for plan in plans})
+    by_name = {plan.name: plan for plan in plans}
+    keys = {plan.name: make_keys(plan.table, plan.key) if plan.key else None for plan in plans}
+    places: dict[tuple[str, tuple[str, ...]], dict[str, int]] = {}
+
+    def place(reference: Reference, plan: Plan) -> Mapping[str, int]:
+        if reference.target not in by_name:
+            hint = did_you_mean(reference.target, by_name)
+            raise DataError(f"{plan.table.source}: {reference.argument.name!r} leads to {reference.target!r}, which is no type.{hint}")
+        target = by_name[reference.target]
+        columns = reference.target_columns or target.key
+        if not columns:
+            raise DataError(
+                f"{plan.table.source}: {reference.argument.name!r} leads to {reference.target!r}, which has no key; name its key column"
+            )
+        if (target.name, columns) not in places:
+            texts = keys[target.name] if columns == target.key else make_keys(target.table, columns, whole=False)
+            places[target.name, columns] = {key: row for row, key in enumerate(texts or ()) if key}
+        found = places[target.name, columns]
+        n_given, n_needed = len(reference.columns), len(columns)
+        if n_given != n_needed:
+            raise DataError(
+                f"{plan.table.source}: {n_given} column(s) {reference.argument.name!r} for the {n_needed} of the key of {target.name!r}"
+            )
+        return found
+
+    return [_make_entities(plan, keys[plan.name], rules, place) for plan in plans]
+
+
+def _make_entities(
+    plan: Plan, keys: list[str] | None, rules: TableRules, place: Callable[[Reference, Plan], Mapping[str, int]]
 ) -> Entities:
-    """The entities of a table: ``keys`` and the columns of ``arguments`` are taken as such, the others are attributes.
-
-    ``places`` gives the row of each key, for each type that an argument leads to.
-    """
-    own_keys = make_keys(table, keys) if keys else None
-    known = {**places, name: {key: row for row, key in enumerate(own_keys)}} if own_keys is not None else places
-    named = [find_entities(table, columns, argument.target, known[argument.target]) for argument, columns in arguments]
-    used = {*(keys or ()), *leave_out, *(column for _, columns in arguments for column in columns)}
-    cells = code_attributes(table, [column for column in table.known_names if column not in used], rules)
-    kind = EntityType(name, cells.domain, tuple(argument for argument, _ in arguments))
+    """The entities of a table: its key and references are taken as such, the other columns are attributes."""
+    table = plan.table
+    named = [find_entities(table, ref.columns, ref.target, place(ref, plan)) for ref in plan.references]
+    used = {*plan.key, *plan.leave_out, *(column for ref in plan.references for column in ref.columns)}
+    free = [column for column in table.known_names if column not in used]
+    dropped = rules.choose(rules.drop, plan.name, free)
+    free = [column for column in free if column not in dropped]
+    own = ColumnRules(rules.bins, *(rules.choose(names, plan.name, free) for names in (rules.categorical, rules.numeric)))
+    cells = code_attributes(table, free, own)
+    kind = EntityType(plan.name, cells.domain, tuple(ref.argument for ref in plan.references))
     stacked = np.stack(named, axis=1) if named else np.zeros((table.n_rows, 0), np.int32)
-    return Entities(kind, cells, stacked, tuple(own_keys) if own_keys is not None else None)
+    return Entities(kind, cells, stacked, tuple(keys) if keys is not None else None)

@@ -90,8 +90,27 @@ class Templates:
 
     @property
     def paths(self) -> list[Path]:
-        """All paths along which sums are needed."""
-        return [block.path for design in self.designs for block in design.blocks]
+        """All paths along which sums may be needed."""
+        return [path for tree in self.trees.values() for path in tree]
+
+    def list_candidates(self, name: str) -> list[Path]:
+        """The paths by which a hidden variable of a type would be connected: those that end at attributes."""
+        return [path for path in self.trees[name] if self.active[self.schema.index(path.end)]]
+
+    def carry(self, other: Templates, weights: Array) -> Array:
+        """The weights that ``other`` templates have for the same features, zero for features that are new."""
+        out = np.zeros(self.n_weights)
+        mine = {(family.kind, family.path): family for family in self.families}
+        for family in other.families:
+            place = mine.get((family.kind, family.path))
+            if place is not None:  # hidden variables that came later stand behind those that were there
+                n = min(len(family.rows), len(place.rows))
+                out[place.offset : place.offset + n] = weights[family.offset : family.offset + n]
+        return out
+
+    def hidden_numbers(self, name: str, first: int, last: int) -> Array:
+        """The weights of hidden categories ``first`` to ``last`` of a type: categories by active states, one path after another."""
+        return np.concatenate([self._hidden[path][first:last] for path in self.list_candidates(name)], axis=1)
 
     def _number_weights(self) -> None:
         """List the families of weights, one after another."""
@@ -139,7 +158,7 @@ class Templates:
         self.n_weights += len(rows)
         if self.n_weights > MAX_WEIGHTS:
             raise ParameterError(
-                f"order={self.order} makes more than {MAX_WEIGHTS:,} weights; choose a smaller order, templates='unary', or fewer attributes"
+                f"order={self.order} makes more than {MAX_WEIGHTS:,} weights; choose a smaller order, or templates='unary'"
             )
 
     def _make_design(self, place: int) -> Design:

@@ -51,7 +51,7 @@ class Wiring:
         self.lookups = {path: self._find_lookup(path) for path in dict.fromkeys(paths)}
 
     def add_up(self, values: Sequence[Array], path: Path, first: int = 0, last: int | None = None) -> Array:
-        """The sums along a path, a row for each entity of its start: of columns ``first`` to ``last`` of ``values``, an array for each type."""
+        """The sums along a path of columns ``first`` to ``last`` of ``values``, an array for each type; a row for each entity of its start."""
         lookup = self.lookups[path]
         matrix = self.reaches[lookup.reach].matrix
         end = values[self.data.schema.index(path.end)][:, first:last]
@@ -169,4 +169,3 @@ class Wiring:
 def _follow(named: Array, rows: Array) -> Array:
     """The entities that those in ``rows`` name, -1 where there is none."""
     return np.where(rows >= 0, named[rows], -1).astype(np.int32) if len(named) else np.full(len(rows), -1, np.int32)
-
