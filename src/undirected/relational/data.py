@@ -89,6 +89,26 @@ class RelationalData:
 
         return read_triples(path, **options)
 
+    @classmethod
+    def from_sql(cls, address: str | os.PathLike[str], **options: Any) -> RelationalData:
+        """Read the tables of a database; `undirected.relational.sql.read_sql` tells how."""
+        from undirected.relational.sql import read_sql
+
+        return read_sql(address, **options)
+
+    @classmethod
+    def from_alchemy(cls, mln_path: str | os.PathLike[str], db_path: str | os.PathLike[str], **options: Any) -> RelationalData:
+        """Read predicates and ground atoms as Alchemy has them; `undirected.relational.alchemy.read_alchemy` tells how."""
+        from undirected.relational.alchemy import read_alchemy
+
+        return read_alchemy(mln_path, db_path, **options)
+
+    def to_alchemy(self, mln_path: str | os.PathLike[str], db_path: str | os.PathLike[str]) -> None:
+        """Write predicates and ground atoms as Alchemy has them; `undirected.relational.alchemy_writer.write_alchemy` tells how."""
+        from undirected.relational.alchemy_writer import write_alchemy
+
+        write_alchemy(self, mln_path, db_path)
+
     # -- cells
     @property
     def n_cells(self) -> int:
@@ -109,9 +129,17 @@ class RelationalData:
         return "(" + ", ".join(self.name(a.target, e) if e >= 0 else "-" for a, e in parts) + ")"
 
     def list_names(self, kind: str) -> tuple[str, ...]:
-        """What the entities of a type are called, in their order."""
+        """What the entities of a type are called, in their order; links between the same entities are numbered."""
         table = self[kind]
-        return table.keys if table.keys is not None else tuple(self.name(kind, row) for row in range(len(table)))
+        if table.keys is not None:
+            return table.keys
+        seen: dict[str, int] = {}
+        names = []
+        for row in range(len(table)):
+            name = self.name(kind, row)
+            seen[name] = seen.get(name, 0) + 1
+            names.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
+        return tuple(names)
 
     def find(self, kind: str, key: str) -> int:
         """The row of the entity with this key."""

@@ -39,7 +39,7 @@ def ground_model(
         pairs = _list_pairs(data, wiring, family)
         if len(used) * len(pairs) > MOST_FEATURES:
             raise DataError(
-                f"{data.source}: the path {family.path.write(data.schema)} makes more than {MOST_FEATURES:,} features, too many to write out"
+                f"{data.source}: the path {family.path.write(data.schema)} makes more than {MOST_FEATURES:,} features; too many to write"
             )
         start, end = (data.schema.index(name) for name in (family.path.start, family.path.end))
         for k in used.tolist():
@@ -76,8 +76,8 @@ class _Atoms:
         self._first = []
         for table in data.tables:
             self._first.append(len(variables))
-            for e in range(len(table)):
-                name = f"{table.type.name}{_bracket(data.name(table.type.name, e))}"
+            for key in data.list_names(table.type.name):
+                name = f"{table.type.name}{_bracket(key)}"
                 variables += [Variable(f"{name}.{v.name}", v.states) for v in table.type.attributes.variables]
         self.domain = Domain(variables)
 

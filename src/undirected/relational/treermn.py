@@ -32,7 +32,7 @@ from undirected.relational.measures import score_cells
 from undirected.relational.objective import RelationalPseudoLikelihood
 from undirected.relational.templates import MAX_ORDER, TEMPLATES, Templates
 from undirected.relational.wiring import Wiring
-from undirected.weights.fit import minimise
+from undirected.weights.fit import MAX_ITERATIONS, minimise
 from undirected.weights.outcome import Outcome
 from undirected.weights.penalty import Penalty
 from undirected.work import MEMORY, Milestone, StoppedBy, Work
@@ -43,6 +43,7 @@ VALIDATION_FOLDS = 20  # one part in so many of the known attributes is hidden w
 MOST_HIDDEN = 20  # hidden variables that are tried by default
 BETAS = (1.0, 3.0, 10.0)  # that are tried by default
 BETA_CLUSTER = 10.0  # where beta is chosen
+MOST_INEXACT_STEPS = 200  # along slopes that are not exact, which need not lead to any end
 
 
 @dataclass(frozen=True)
@@ -278,8 +279,10 @@ class TreeRMN(RelationalLearner):
             if weights is None:
                 plain = RelationalPseudoLikelihood(templates, wiring, beliefs, work.threads) if self.objective == "cd1" else objective
                 weights = plain.start_unary([count_marginals(table) for table in data.tables])
-            solver = "auto" if self.objective == "pl" else "plain"
-            outcome = minimise(objective, Penalty(self.l1, self.beta_), weights, tol=self.tol, work=work, solver=solver)
+            exact = self.objective == "pl"
+            solver, most = ("auto", MAX_ITERATIONS) if exact else ("plain", MOST_INEXACT_STEPS)
+            penalty = Penalty(self.l1, self.beta_)
+            outcome = minimise(objective, penalty, weights, tol=self.tol, work=work, solver=solver, max_iterations=most)
             weights = outcome.weights
         assert weights is not None
         return _State(hidden, templates, weights, outcome, beliefs, objective)

@@ -51,7 +51,7 @@ class Wiring:
         self.lookups = {path: self._find_lookup(path) for path in dict.fromkeys(paths)}
 
     def add_up(self, values: Sequence[Array], path: Path, first: int = 0, last: int | None = None) -> Array:
-        """The sums along a path of columns ``first`` to ``last`` of ``values``, an array for each type; a row for each entity of its start."""
+        """The sums along a path of columns ``first`` to ``last`` of ``values``, an array for each type."""
         lookup = self.lookups[path]
         matrix = self.reaches[lookup.reach].matrix
         end = values[self.data.schema.index(path.end)][:, first:last]
@@ -88,7 +88,8 @@ class Wiring:
             return Lookup(place, np.where(rows == each, -1, rows).astype(np.int32), None)
         start = each if rows is None else rows
         own = start >= 0
-        own[own] = np.asarray(matrix[start[own], each[own]]).ravel() > 0
+        if own.any():
+            own[own] = np.asarray(matrix[start[own], each[own]]).ravel() > 0
         return Lookup(place, rows, own if own.any() else None)
 
     def _number_pairs(self, kind: str) -> tuple[Array, Array]:
