@@ -247,3 +247,13 @@ def load(name: str, split: str = "train") -> Dataset:
     <Dataset of 400 rows, 64 variables, from digits:test>
     """
     return read_data(f"{name}:{split}")
+
+
+def find_relational(name: str) -> Path:
+    """The folder of a benchmark set of entities and links."""
+    folder = local_folder()
+    known = sorted(p.name for p in (folder / "relational").glob("*") if p.is_dir()) if folder is not None else []
+    if folder is None or name not in known:
+        there = f"here are {', '.join(known)}" if known else "none is here: set UNDIRECTED_DATA to the folder that holds relational/"
+        raise DataError(f"there is no relational data set {name!r}; {there}.{did_you_mean(name, known)}")
+    return folder / "relational" / name

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from undirected.plots.comparison import draw_comparison, find_left_out
     from undirected.plots.graph import draw_graph
     from undirected.plots.pixels import draw_pixels
+    from undirected.plots.relations import draw_relations
     from undirected.plots.stability import draw_stability
     from undirected.plots.stream import draw_stream
     from undirected.plots.trace import draw_trace
@@ -25,6 +26,7 @@ _HOMES = {
     "draw_comparison": "undirected.plots.comparison",
     "draw_graph": "undirected.plots.graph",
     "draw_pixels": "undirected.plots.pixels",
+    "draw_relations": "undirected.plots.relations",
     "draw_stability": "undirected.plots.stability",
     "draw_stream": "undirected.plots.stream",
     "draw_trace": "undirected.plots.trace",
@@ -61,6 +63,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "PICTURES", "check_picture", "draw_comparison", "draw_graph", "draw_pixels", "draw_stability", "draw_stream", "draw_trace",
-    "find_left_out", "save_figure",
+    "PICTURES", "check_picture", "draw_comparison", "draw_graph", "draw_pixels", "draw_relations", "draw_stability", "draw_stream",
+    "draw_trace", "find_left_out", "save_figure",
 ]  # fmt: skip

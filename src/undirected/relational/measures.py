@@ -12,6 +12,7 @@ from undirected.kernels.types import Array
 from undirected.relational.data import RelationalData
 
 CLIP = 1e-6  # of probabilities, before their logarithm is taken
+RANKS = (1, 3, 10)
 
 
 @dataclass(frozen=True)
@@ -55,3 +56,41 @@ def measure_area(hits: Array, chances: Array) -> float:
     if not hits.any():
         return float("nan")
     return float(average_precision_score(hits, chances))
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """``mrr``: the mean of 1 / rank of hidden true facts; ``hits``: the share of ranks up to 1, 3 and 10."""
+
+    mrr: float
+    hits: dict[int, float]
+    n: int
+
+
+def rank_facts(truth: RelationalData, marks: Sequence[Array], predicted: Sequence[Sequence[Array]]) -> Ranks:
+    """Rank each hidden true fact of a link among the hidden facts of its relation that share one of its entities and are false, once for
+    each argument; ties count half. Facts that are known need no rank: true ones are left out, false ones would come last."""
+    ranks = [np.zeros(0)]
+    for table, marked, chances in zip(truth.tables, marks, predicted, strict=True):
+        if not table.type.is_link:
+            continue
+        for v in np.flatnonzero(table.type.attributes.n_states == 2).tolist():
+            rows = np.flatnonzero(marked[:, v] & (table.cells.codes[:, v] >= 0))
+            p, true = chances[v][rows, 1], table.cells.codes[rows, v] == 1
+            ranks += [_rank_within(table.arguments[rows, k], p, true) for k in range(2)]
+    rank = np.concatenate(ranks)
+    if not len(rank):
+        return Ranks(float("nan"), {k: float("nan") for k in RANKS}, 0)
+    return Ranks(float((1 / rank).mean()), {k: float((rank <= k).mean()) for k in RANKS}, len(rank))
+
+
+def _rank_within(groups: Array, chances: Array, true: Array) -> Array:
+    """The rank of each true fact among the false ones of its group."""
+    out = []
+    for group in np.unique(groups[true]):
+        inside = groups == group
+        false = np.sort(chances[inside & ~true])
+        mine = chances[inside & true]
+        above, below = (np.searchsorted(false, mine, side=side) for side in ("right", "left"))
+        out.append(1 + (len(false) - above) + (above - below) / 2)
+    return np.concatenate([np.zeros(0), *out])

@@ -1,0 +1,407 @@
+"""``relate``: learn from databases, knowledge graphs and links."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from undirected.cli import common
+from undirected.work import StoppedBy
+
+if TYPE_CHECKING:
+    from undirected.relational.data import RelationalData
+    from undirected.relational.explain import Explained
+    from undirected.relational.hidden import Category
+    from undirected.relational.treermn import TreeRMN
+
+DATA_HELP = """\b
+DATA is a folder with entities.tsv (attributes.tsv, relations.tsv, unknown.tsv), a database (shop.db,
+shop.duckdb, sqlite:///shop.db, postgresql://...), lines of head, relation and tail (graph.tsv), or the
+two files of Alchemy: x.mln x.db.
+"""
+EXAMPLES = f"""{DATA_HELP}
+\b
+Examples:
+  undirected relate learn shop.db -o shop.json                      every setting is chosen by itself
+  undirected relate learn shop.db --order 2 --hidden 3 -o shop.json
+  undirected relate predict shop.json shop.db -o filled.csv         every missing cell with its distribution
+  undirected relate show shop.json                                  strongest templates, hidden categories
+  undirected relate explain shop.json shop.db --type person --entity Ann --attribute smokes
+  undirected relate plot shop.json shop.db -o shop.svg
+  undirected relate compare shared/data/relational/nations --learners rmn0,rmn1,cvi -o results/
+"""
+
+
+@click.group(epilog=EXAMPLES)
+def relate() -> None:
+    """Learn from entities and their links: predict missing cells, find groups, tell why."""
+
+
+def read_options(function: Any) -> Any:
+    """How data is read."""
+    return common.combine_options(
+        click.option("--open-world", is_flag=True, help="Triples: what is not listed is unknown, not false."),
+        click.option("--self-pairs/--no-self-pairs", default=None, help="Pairs of an entity with itself (default: if a fact has one)."),
+        click.option("--tables", type=common.Names(), help="Databases: these tables only."),
+    )(function)
+
+
+def _read(sources: tuple[str, ...], open_world: bool, self_pairs: bool | None, tables: tuple[str, ...] | None) -> RelationalData:
+    from undirected.relational.sources import open_relational
+
+    options: dict[str, Any] = {}
+    if open_world:
+        options["closed_world"] = False
+    if self_pairs is not None:
+        options["self_pairs"] = self_pairs
+    if tables is not None:
+        options["tables"] = list(tables)
+    try:
+        return open_relational(sources, **options)
+    except TypeError as error:
+        raise click.UsageError(f"one of the options does not go with this kind of data ({error})") from None
+
+
+@relate.command(epilog=EXAMPLES)
+@click.argument("data", nargs=-1, required=True)
+@click.option("--order", type=click.IntRange(0, 6), default=1, show_default=True, help="Longest path between attributes, in steps.")
+@click.option("--hidden", default="auto", show_default=True, metavar="N|auto", help="Most hidden variables; auto: while they help.")
+@click.option(
+    "--templates",
+    type=click.Choice(["full", "unary"]),
+    default="full",
+    show_default=True,
+    help="unary: linked by hidden ones only.",
+)
+@click.option(
+    "--objective", type=click.Choice(["pl", "cd1"]), default="pl", show_default=True, help="cd1: the paper's contrastive divergence."
+)
+@click.option("--l1", type=click.FloatRange(0), default=0.01, show_default=True, help="L1 penalty.")
+@click.option("--beta", default="auto", show_default=True, metavar="NUMBER|auto", help="Ridge penalty; auto: of 1, 3 and 10 the best.")
+@click.option("--beta-cluster", type=click.FloatRange(0), help="Ridge penalty where categories are judged; small: many of them.")
+@click.option("--move/--no-move", "move_entities", default=False, help="After merging, move single entities between categories.")
+@click.option("--hidden-types", type=common.Names(), help="Types that may have hidden variables (default: those that are no links).")
+@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For what is hidden while settings are chosen.")
+@read_options
+@common.compute_options
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="File for the model (.json).")
+@common.output_options
+def learn(
+    data: tuple[str, ...],
+    order: int,
+    hidden: str,
+    templates: str,
+    objective: str,
+    l1: float,
+    beta: str,
+    beta_cluster: float | None,
+    move_entities: bool,
+    hidden_types: tuple[str, ...] | None,
+    seed: int,
+    open_world: bool,
+    self_pairs: bool | None,
+    tables: tuple[str, ...] | None,
+    threads: int | None,
+    time_budget: float | None,
+    memory: int,
+    output: str | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Learn a model from entities and links."""
+    from undirected.relational.model_file import save_model
+    from undirected.relational.treermn import TreeRMN
+    from undirected.store import check_writable
+
+    if output is not None:
+        check_writable(output)
+    settings = {"hidden": _read_number(hidden, "--hidden", int), "beta": _read_number(beta, "--beta", float)}
+    given = _read(data, open_world, self_pairs, tables)
+    common.remark(f"read {repr(given)[1:-1]}", quiet)
+    with common.follow_work(quiet) as screen, common.silence_early_warnings():
+        model = TreeRMN(
+            order=order, templates=templates, objective=objective, l1=l1, beta_cluster=beta_cluster, move_entities=move_entities,
+            hidden_types=hidden_types, threads=threads, memory=memory, time_budget=time_budget, random_state=seed, progress=screen,
+            **settings,
+        ).fit(given)  # fmt: skip
+    if output is not None:
+        save_model(model, output)
+        common.remark(f"wrote {output}", quiet)
+    sizes = [h.n_categories for h in model.hidden_]
+    report = {
+        "dim_theta": model.dim_theta_, "n_nonzero": int((model.weights_ != 0).sum()), "hidden": sizes, "beta": model.beta_,
+        "objective": model.outcome_.objective, "violation": model.outcome_.violation, "stopped_by": str(model.stopped_by_),
+        "n_unknown": given.n_cells - given.n_observed, "seconds": model.seconds_,
+    }  # fmt: skip
+    text = (
+        f"{model.dim_theta_:,} weights, {report['n_nonzero']:,} not zero, beta {model.beta_:g}; hidden variables: "
+        f"{', '.join(f'{h.name} of {h.n_categories} categories' for h in model.hidden_) or 'none'}; objective "
+        f"{model.outcome_.objective:,.2f}, violation {model.outcome_.violation:.1e}, stopped by {model.stopped_by_}, {model.seconds_:.1f} s"
+    )
+    common.emit(report, as_json, text)
+    return {StoppedBy.TOLERANCE: 0, StoppedBy.INTERRUPT: common.EXIT_INTERRUPTED}.get(model.stopped_by_, common.EXIT_EARLY)
+
+
+def _read_number(text: str, option: str, kind: type) -> Any:
+    if text == "auto":
+        return "auto"
+    try:
+        return kind(text)
+    except ValueError:
+        raise click.UsageError(f"{option} {text!r}: a number or auto is needed") from None
+
+
+@relate.command(epilog=EXAMPLES)
+@click.argument("model")
+@click.argument("data", nargs=-1, required=True)
+@click.option("--inference", type=click.Choice(["mean-field", "gibbs"]), help="How (default: as it was learned, mean-field).")
+@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For Gibbs sampling.")
+@read_options
+@common.compute_options
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="File for the table (.csv); default: standard output.")
+@common.output_options
+def predict(
+    model: str,
+    data: tuple[str, ...],
+    inference: str | None,
+    seed: int,
+    open_world: bool,
+    self_pairs: bool | None,
+    tables: tuple[str, ...] | None,
+    threads: int | None,
+    time_budget: float | None,
+    memory: int,
+    output: str | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Tell the distribution of every missing cell."""
+    from undirected.relational.model_file import load_model
+    from undirected.store import check_writable, write_whole
+
+    if output is not None:
+        check_writable(output)
+    learned = load_model(model)
+    learned.set_params(threads=threads, memory=memory, time_budget=time_budget, random_state=seed)
+    if inference is not None:
+        learned.set_params(inference=inference)
+    given = _read(data, open_world, self_pairs, tables)
+    with common.follow_work(quiet) as screen:
+        learned.set_params(progress=screen)
+        rows = _list_predictions(learned, given)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["type", "entity", "attribute", "state", "probability", "distribution"])
+    for row in rows:
+        chances = row["distribution"]
+        best = max(chances, key=chances.__getitem__)
+        told = " ".join(f"{state}:{p:.4f}" for state, p in chances.items())
+        writer.writerow([row["type"], row["entity"], row["attribute"], best, f"{chances[best]:.4f}", told])
+    if output is not None:
+        write_whole(output, out.getvalue())
+        common.remark(f"wrote {len(rows):,} predictions to {output}", quiet)
+    inferred = learned.inferred_
+    if inferred.stopped_by not in (StoppedBy.CONVERGED, StoppedBy.TOLERANCE):
+        far = f"after {inferred.sweeps} sweeps, largest change {inferred.residual:.2g}"
+        common.remark(f"inference stopped by {inferred.stopped_by} {far}", quiet)
+    if not rows:
+        common.remark("no cell is missing, so that there is nothing to predict", quiet)
+    if as_json:
+        common.emit({"predictions": rows, "sweeps": inferred.sweeps, "stopped_by": str(inferred.stopped_by)}, True, "")
+    elif output is None:
+        click.echo(out.getvalue(), nl=False)
+    return 0
+
+
+def _list_predictions(model: TreeRMN, data: RelationalData) -> list[dict[str, Any]]:
+    """A row for each missing cell."""
+    predicted = model.predict_proba(data)
+    rows = []
+    for table, chances in zip(data.tables, predicted, strict=True):
+        gaps = list(zip(*(part.tolist() for part in (table.cells.codes < 0).nonzero()), strict=True))
+        names = data.list_names(table.type.name) if gaps else ()
+        for e, v in gaps:
+            variable = table.type.attributes[v]
+            distribution = dict(zip(variable.states, chances[v][e].tolist(), strict=True))
+            rows.append({"type": table.type.name, "entity": names[e], "attribute": variable.name, "distribution": distribution})
+    return rows
+
+
+@relate.command(epilog=EXAMPLES)
+@click.argument("model")
+@click.option("-n", "n_shown", type=click.IntRange(1), default=10, show_default=True, help="Templates, and features of a category.")
+@common.output_options
+def show(model: str, n_shown: int, as_json: bool, quiet: bool, debug: bool) -> int:
+    """Tell what a model has learned: strongest templates, paths, hidden categories."""
+    from undirected.relational.explain import list_strongest, measure_paths
+    from undirected.relational.model_file import load_model
+
+    learned = load_model(model)
+    strongest, paths = list_strongest(learned, n_shown), measure_paths(learned)
+    categories = learned.describe_categories(n_shown)
+    head = f"{learned.dim_theta_:,} weights on {len(learned.schema_)} types, order {learned.order}"
+    lines = [f"{head}; {len(learned.hidden_)} hidden variables"]
+    if strongest:
+        lines += ["", "Strongest templates:", *(f"  {strong.weight:+.2f}  {strong}" for strong in strongest)]
+    if paths:
+        lines += ["", "Paths by the size of their weights:", *(f"  {size:8.2f}  {text}" for _, text, size, _ in paths[:n_shown])]
+    for category in categories:
+        lines += ["", *_write_category(category)]
+    report = {
+        "dim_theta": learned.dim_theta_,
+        "strongest": [{"here": s.here, "there": s.there, "weight": s.weight} for s in strongest],
+        "paths": [{"path": text, "size": size, "n_nonzero": n} for _, text, size, n in paths],
+        "categories": [
+            {"variable": c.variable, "category": c.number, "entities": c.entities, "positive": c.positive, "negative": c.negative}
+            for c in categories
+        ],
+    }
+    common.emit(report, as_json, "\n".join(lines))
+    return 0
+
+
+def _write_category(category: Category) -> list[str]:
+    lines = [f"{category.variable} = C{category.number}: {', '.join(category.entities)}"]
+    for sign, features in (("for", category.positive), ("against", category.negative)):
+        if features:
+            lines.append(f"  {sign:8}" + "; ".join(f"{text} ({weight:+.2f})" for text, weight in features))
+    return lines
+
+
+@relate.command(epilog=EXAMPLES)
+@click.argument("model")
+@click.argument("data", nargs=-1, required=True)
+@click.option("--type", "kind", required=True, help="The type of the entity.")
+@click.option("--entity", required=True, help="Its key; links are named by their arguments: '(Ann, Bob)'.")
+@click.option("--attribute", required=True, help="The attribute to explain.")
+@click.option("-n", "n_shown", type=click.IntRange(1), default=10, show_default=True, help="Reasons for each state.")
+@read_options
+@common.output_options
+def explain(
+    model: str,
+    data: tuple[str, ...],
+    kind: str,
+    entity: str,
+    attribute: str,
+    n_shown: int,
+    open_world: bool,
+    self_pairs: bool | None,
+    tables: tuple[str, ...] | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Tell why an attribute of an entity is expected to have its value."""
+    from undirected.relational.explain import explain_attribute
+    from undirected.relational.model_file import load_model
+
+    learned = load_model(model)
+    given = learned.take_data(_read(data, open_world, self_pairs, tables))
+    found = explain_attribute(learned, given, kind, entity, attribute, n_shown)
+    report = {
+        "distribution": found.distribution,
+        "reasons": {
+            state: [{"feature": r.feature, "count": r.count, "weight": r.weight, "contribution": r.contribution} for r in reasons]
+            for state, reasons in found.reasons.items()
+        },
+    }
+    common.emit(report, as_json, "\n".join(_write_explained(found, f"{kind} {entity}: {attribute}")))
+    return 0
+
+
+def _write_explained(found: Explained, title: str) -> list[str]:
+    lines = [title, "  " + ", ".join(f"{state} {p:.3f}" for state, p in found.distribution.items())]
+    for state, reasons in found.reasons.items():
+        lines += ["", f"log-odds of {state} against {found.reference}: what adds most", f"  {found.constants[state]:+7.2f}  alone"]
+        lines += [f"  {r.contribution:+7.2f}  {r.feature} ({r.count:.3g} times {r.weight:+.2f})" for r in reasons]
+    return lines
+
+
+@relate.command(epilog=EXAMPLES)
+@click.argument("model")
+@click.argument("data", nargs=-1, required=True)
+@click.option("--relations", type=common.Names(), help="Attributes of links to draw (default: those of the strongest categories).")
+@read_options
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="Figure (.svg, .png, .pdf).")
+@common.output_options
+def plot(
+    model: str,
+    data: tuple[str, ...],
+    relations: tuple[str, ...] | None,
+    open_world: bool,
+    self_pairs: bool | None,
+    tables: tuple[str, ...] | None,
+    output: str,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Draw the types with the weights of paths, and links sorted by hidden category."""
+    from undirected import plots
+    from undirected.relational.model_file import load_model
+    from undirected.store import check_writable
+
+    plots.check_picture(output)
+    check_writable(output)
+    learned = load_model(model)
+    given = learned.take_data(_read(data, open_world, self_pairs, tables))
+    plots.save_figure(plots.draw_relations(learned, given, relations), output)
+    common.emit({"output": output}, as_json, f"wrote {output}")
+    return 0
+
+
+@relate.command(epilog=EXAMPLES)
+@click.argument("data", nargs=-1)
+@click.option("--datasets", help="Names of benchmark sets that are here: animals,nations,umls,kinship.")
+@click.option("--learners", default="rmn0,rmn1,cvi,treermn", show_default=True, help="Of rmn0, rmn1, rmn2, cvi, treermn, irm, mrc, msl.")
+@click.option("--folds", type=click.IntRange(1, 10), help="How many of the ten folds (default: all).")
+@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For cutting into folds.")
+@read_options
+@common.compute_options
+@click.option("-o", "--output", type=click.Path(file_okay=False), help="Folder for the results; started again, the work goes on there.")
+@common.output_options
+def compare(
+    data: tuple[str, ...],
+    datasets: str | None,
+    learners: str,
+    folds: int | None,
+    seed: int,
+    open_world: bool,
+    self_pairs: bool | None,
+    tables: tuple[str, ...] | None,
+    threads: int | None,
+    time_budget: float | None,
+    memory: int,
+    output: str | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Hide each tenth of the cells in turn, learn from the rest, predict it, and set the published values beside."""
+    from undirected.data.catalog import find_relational
+    from undirected.evaluation.relations import compare_relations
+    from undirected.relational.data import RelationalData
+
+    if bool(data) == bool(datasets):
+        raise click.UsageError("name data, or benchmark sets with --datasets animals,nations,umls,kinship")
+    if datasets:
+        names = [name.strip() for name in datasets.split(",") if name.strip()]
+        pairs = {name: RelationalData.from_folder(find_relational(name)) for name in names}
+    else:
+        given = _read(data, open_world, self_pairs, tables)
+        pairs = {given.source: given}
+    chosen = [name.strip() for name in learners.split(",") if name.strip()]
+    with common.silence_early_warnings():
+        found = compare_relations(
+            chosen, pairs, folds=folds, folder=output, threads=threads, time_budget=time_budget, seed=seed,
+            progress=common.Screen(quiet, None),
+        )  # fmt: skip
+    common.emit(found.to_dict(), as_json, found.to_text())
+    sys.stdout.flush()
+    return 0 if found.complete else common.EXIT_INTERRUPTED
