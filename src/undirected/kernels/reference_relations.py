@@ -49,9 +49,7 @@ class RelationField:
         self._reaches.append((source, sums.copy(), start, rows))
         return len(self._reaches) - 1
 
-    def add_block(
-        self, type: int, at: int, first: int, last: int, end: int, reach: int, rows: Array | None, own: Array | None
-    ) -> None:
+    def add_block(self, type: int, at: int, first: int, last: int, end: int, reach: int, rows: Array | None, own: Array | None) -> None:
         """Columns of the design of a type."""
         self._blocks[type].append(_Block(at, first, last, end, reach, rows, own))
 

@@ -136,8 +136,12 @@ def make_keys(table: RawTable, columns: Sequence[str], whole: bool = True) -> li
     return [column.texts[code] for code in column.codes.tolist()]
 
 
-def find_entities(table: RawTable, columns: Sequence[str], target: str, place: Mapping[str, int]) -> Array:
-    """The rows of the entities that columns name, by ``place``; -1 where the cell is empty, an error where there is no such entity."""
+def find_entities(
+    table: RawTable, columns: Sequence[str], target: str, place: Mapping[str, int], keys: Sequence[str] | None = None
+) -> Array:
+    """The rows of the entities that columns name, by ``place``; -1 where the cell is empty, an error where there is no such entity.
+
+    ``keys`` are those of the rows themselves, for the message."""
     column = merge_columns(table, columns)
     rows = np.array([_find_key(text, place) for text in column.texts], dtype=np.int32)
     found = rows[column.codes] if table.n_rows else np.zeros(0, np.int32)
@@ -145,8 +149,9 @@ def find_entities(table: RawTable, columns: Sequence[str], target: str, place: M
     if len(bad):
         text = column.texts[int(column.codes[bad[0]])]
         shown = ", ".join(repr(name) for name in columns)
-        hint = did_you_mean(text, place)
-        raise DataError(f"{table.where(int(bad[0]))}: column {shown} names the {target} {text[:MAX_NAMED]!r}, which is not there.{hint}")
+        own = f" (key {keys[int(bad[0])][:MAX_NAMED]!r})" if keys is not None else ""
+        where, hint = table.where(int(bad[0])) + own, did_you_mean(text, place)
+        raise DataError(f"{where}: column {shown} names the {target} {text[:MAX_NAMED]!r}, which is not there.{hint}")
     return found
 
 
@@ -217,13 +222,12 @@ def _may_be_number(column: RawColumn) -> bool:
 
 def _read_numbers(column: RawColumn) -> Array | None:
     """The numbers that the texts of a column stand for, NaN for missing cells; None if one of them is no number."""
-    numbers = np.empty(len(column.texts))
-    for k, text in enumerate(column.texts):
-        number = as_number(text)
-        if number is None and text not in MISSING_TEXTS:
-            return None
-        numbers[k] = np.nan if number is None else number
-    return numbers
+    try:
+        numbers = np.array([np.nan if text in MISSING_TEXTS else float(text) for text in column.texts], dtype=float)
+    except ValueError:
+        return None
+    odd = np.isinf(numbers).any() or any("_" in text for text in column.texts)  # infinite, or digits in groups
+    return None if odd else numbers
 
 
 def _bin_column(column: RawColumn, name: str, numbers: Array, rules: ColumnRules, meant: bool) -> tuple[Variable, Array] | str:
@@ -248,7 +252,6 @@ def _bin_column(column: RawColumn, name: str, numbers: Array, rules: ColumnRules
 
 def make_types(plans: Sequence[Plan], rules: TableRules) -> list[Entities]:
     """The entities of all tables: their keys first, so that tables may refer to each other in any order."""
-    rules.check({plan.name: plan.table.known_names for plan in plans})
     by_name = {plan.name: plan for plan in plans}
     keys = {plan.name: make_keys(plan.table, plan.key) if plan.key else None for plan in plans}
     places: dict[tuple[str, tuple[str, ...]], dict[str, int]] = {}
@@ -282,7 +285,7 @@ def _make_entities(
 ) -> Entities:
     """The entities of a table: its key and references are taken as such, the other columns are attributes."""
     table = plan.table
-    named = [find_entities(table, ref.columns, ref.target, place(ref, plan)) for ref in plan.references]
+    named = [find_entities(table, ref.columns, ref.target, place(ref, plan), keys) for ref in plan.references]
     used = {*plan.key, *plan.leave_out, *(column for ref in plan.references for column in ref.columns)}
     free = [column for column in table.known_names if column not in used]
     dropped = rules.choose(rules.drop, plan.name, free)

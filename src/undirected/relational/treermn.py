@@ -207,17 +207,19 @@ class TreeRMN(RelationalLearner):
         self._check(data)
         self.beta_ = BETAS[0] if self.beta == "auto" else float(self.beta)
         most = MOST_HIDDEN if self.hidden == "auto" else int(self.hidden)
+        state: _State | None = None
         if "auto" in (self.beta, self.hidden) and data.n_observed >= VALIDATION_FOLDS:
-            most = self._choose_settings(data, work.share(0.6), most)
-        state = self._grow(data, most, work)
+            most, state = self._choose_settings(data, work.share(0.6), most)
+        if state is None:
+            state = self._grow(data, most, work)
         self.templates_, self.weights_, self.hidden_ = state.templates, state.weights, state.hidden
         self.marginals_ = [count_marginals(table) for table in data.tables]
         self.outcome_ = state.outcome
         return state.outcome.stopped_by
 
-    def _choose_settings(self, data: RelationalData, work: Work, most: int) -> int:
+    def _choose_settings(self, data: RelationalData, work: Work, most: int) -> tuple[int, _State | None]:
         """Set the penalty that predicts best what is hidden on purpose, and say with how many hidden variables it does; of these the first
-        that does not help is the last that is tried."""
+        that does not help is the last that is tried. After Ctrl-C there is a model, too, which has not seen what was hidden."""
         marks = data.cut_observed(VALIDATION_FOLDS, self.random_state)[0]
         training = data.hide(marks)
         wiring = self._wire(training, work)
@@ -233,28 +235,35 @@ class TreeRMN(RelationalLearner):
                 work.emit(HiddenStep(self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, scores[-1]))
                 return self.hidden != "auto" or len(scores) < 2 or scores[-1] > scores[-2]
 
-            self._grow(training, most, work, wiring, judge)
-            number = int(np.argmax(scores)) if self.hidden == "auto" else len(scores) - 1
-            found.append((scores[number], beta, number))
+            state = self._grow(training, most, work, wiring, judge)
+            if state.outcome.stopped_by is StoppedBy.INTERRUPT:
+                return most, state
+            if scores:
+                number = int(np.argmax(scores)) if self.hidden == "auto" else len(scores) - 1
+                found.append((scores[number], beta, number))
             if work.is_over:
                 break
+        if not found:
+            return 0 if self.hidden == "auto" else most, None
         _, self.beta_, number = max(found, key=lambda choice: choice[0])
-        return number if self.hidden == "auto" else most
+        return number if self.hidden == "auto" else most, None
 
     def _grow(self, data: RelationalData, most: int, work: Work, wiring: Wiring | None = None, judge: Any = None) -> _State:
         """Fit weights, then add hidden variables one at a time, and fit them again; ``judge`` says whether to go on."""
         wiring = self._wire(data, work) if wiring is None else wiring
         state = self._fit_weights(data, wiring, [], None, work)
-        while judge is None or judge(state):
-            if judge is None:
-                work.emit(HiddenStep(self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, None))
-            early = state.outcome.stopped_by in (StoppedBy.TIME, StoppedBy.INTERRUPT)
-            if early or len(state.hidden) >= most:
-                break
-            grown = self._add_hidden(data, wiring, state, most, work)
-            if grown is None:
-                break
-            state = grown
+        try:
+            while state.outcome.stopped_by not in (StoppedBy.TIME, StoppedBy.INTERRUPT):
+                if judge is None:
+                    work.emit(HiddenStep(self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, None))
+                elif not judge(state):
+                    break
+                grown = self._add_hidden(data, wiring, state, most, work) if len(state.hidden) < most else None
+                if grown is None:
+                    break
+                state = grown
+        except KeyboardInterrupt:
+            state.outcome.stopped_by = StoppedBy.INTERRUPT
         return state
 
     def _wire(self, data: RelationalData, work: Work) -> Wiring:
