@@ -26,6 +26,7 @@ two files of Alchemy: x.mln x.db.
 EXAMPLES = f"""{DATA_HELP}
 \b
 Examples:
+  undirected relate demo                                            a database to try: club.db
   undirected relate learn shop.db -o shop.json                      every setting is chosen by itself
   undirected relate learn shop.db --order 2 --hidden 3 -o shop.json
   undirected relate predict shop.json shop.db -o filled.csv         every missing cell with its distribution
@@ -64,6 +65,18 @@ def _read(sources: tuple[str, ...], open_world: bool, self_pairs: bool | None, t
         return open_relational(sources, **options)
     except TypeError as error:
         raise click.UsageError(f"one of the options does not go with this kind of data ({error})") from None
+
+
+@relate.command(epilog=EXAMPLES)
+@click.option("-o", "--output", default="club.db", show_default=True, type=click.Path(dir_okay=False), help="The new file.")
+@common.output_options
+def demo(output: str, as_json: bool, quiet: bool, debug: bool) -> int:
+    """Write a small database to try things on: the members, films, ratings and friendships of a film club."""
+    from undirected.relational.film_club import make_film_club
+
+    make_film_club(output)
+    common.emit({"output": output}, as_json, f"wrote {output}; try: undirected relate learn {output} -o club.json")
+    return 0
 
 
 @relate.command(epilog=EXAMPLES)

@@ -24,9 +24,9 @@ class _Block(NamedTuple):
 class RelationField:
     """Beliefs about all entities, changed one attribute at a time, and the sums along paths that follow from them.
 
-    A *reach* sums up the values of a type over the entities that each of its rows reaches; ``start`` and ``rows`` say which rows reach each
-    entity. A *block* says where some columns of a type's design come from: rows of a reach's sums (of the values of type ``end``, if
-    ``reach`` is -1), looked up in ``rows`` (-1 for none; the entity's own row without it), less the entity's own values where ``own`` is set.
+    A *reach* sums up the values of a type over the entities that each of its rows reaches; ``start`` and ``rows`` say which rows reach
+    each entity. A *block* says where some columns of a type's design come from: rows of a reach's sums (of the values of type ``end``, if
+    ``reach`` is -1), looked up in ``rows`` (-1 for none; without it the entity's own row), less the entity's own values where ``own`` is.
     """
 
     def __init__(self) -> None:

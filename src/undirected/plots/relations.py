@@ -23,17 +23,17 @@ LONGEST_LABEL = 70
 
 
 def draw_relations(model: TreeRMN, data: RelationalData, relations: Sequence[str] | None = None) -> Figure:
-    """Draw the types with their arguments, the size of the weights along each path, and for links between entities of one type a picture of
-    some of their attributes: rows and columns are entities, sorted by the hidden variables of their type."""
+    """Draw the types with their arguments, the size of the weights along each path, and for links of two entities a picture of some of
+    their attributes: rows and columns are entities, sorted by the hidden variables of their type."""
     from matplotlib.figure import Figure
 
     pictures = _choose_pictures(model, data, relations)
     columns = min(3, len(pictures))
     depth = -(-len(pictures) // columns) if pictures else 0
-    figure = Figure(figsize=(12, 4.2 + 4 * depth), layout="constrained")
+    figure = Figure(figsize=(13, 4.2 + 4 * depth), layout="constrained")
     grid = figure.add_gridspec(1 + depth, 6, height_ratios=[1, *([1.1] * depth)])
-    _draw_schema(figure.add_subplot(grid[0, :2]), model, data)
-    _draw_paths(figure.add_subplot(grid[0, 2:]), model)
+    _draw_schema(figure.add_subplot(grid[0, :3]), model, data)
+    _draw_paths(figure.add_subplot(grid[0, 3:]), model)
     for k, (kind, v, hidden) in enumerate(pictures):
         width = 6 // columns
         place = grid[1 + k // columns, (k % columns) * width : (k % columns + 1) * width]
@@ -51,7 +51,7 @@ def _draw_schema(axes: Any, model: TreeRMN, data: RelationalData) -> None:
     at: dict[str, tuple[float, float]] = {}
     for level in sorted(set(levels.values())):
         names = [name for name in model.schema_.names if levels[name] == level]
-        at |= {name: ((k + 1) / (len(names) + 1), -float(level)) for k, name in enumerate(names)}
+        at |= {name: ((k + 0.5) / len(names), -float(level)) for k, name in enumerate(names)}
     for kind in model.schema_.types:
         x, y = at[kind.name]
         found = [h.n_categories for h in model.hidden_ if h.type == kind.name]
@@ -62,7 +62,8 @@ def _draw_schema(axes: Any, model: TreeRMN, data: RelationalData) -> None:
             bend = 0.25 * (k - (len(kind.arguments) - 1) / 2)
             arrow = {"arrowstyle": "->", "color": "#555555", "connectionstyle": f"arc3,rad={bend:.2f}", "shrinkA": 22, "shrinkB": 22}
             axes.annotate("", at[argument.target], (x, y), arrowprops=arrow)
-            middle = (x + at[argument.target][0]) / 2 + 0.9 * bend, (y + at[argument.target][1]) / 2
+            end = at[argument.target]
+            middle = 0.6 * x + 0.4 * end[0] + 0.5 * bend, 0.6 * y + 0.4 * end[1]
             axes.text(*middle, argument.name, ha="center", va="center", fontsize=8, color="#555555")
     axes.set_xlim(0, 1)
     axes.set_ylim(min(y for _, y in at.values()) - 0.5, 0.5)
@@ -94,18 +95,21 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 3] + "..."
 
 
-def _choose_pictures(model: TreeRMN, data: RelationalData, relations: Sequence[str] | None) -> list[tuple[str, int, list[HiddenVariable]]]:
+def _choose_pictures(
+    model: TreeRMN, data: RelationalData, relations: Sequence[str] | None
+) -> list[tuple[str, int, list[list[HiddenVariable]]]]:
     """The attributes to draw: type, place, and the hidden variable that sorts them."""
     fitting = []
     for kind in data.schema.types:
-        if kind.has_twins and len(data[kind.arguments[0].target]) <= MOST_SIDE:
-            hidden = [h for h in model.hidden_ if h.type == kind.arguments[0].target]
+        sides = [argument.target for argument in kind.arguments]
+        if len(sides) == 2 and all(len(data[side]) <= MOST_SIDE for side in sides):
+            hidden = [[h for h in model.hidden_ if h.type == side] for side in sides]
             fitting += [(kind.name, v, hidden) for v in range(len(kind.attributes))]
     if relations is not None:
         known = [data[kind].type.attributes[v].name for kind, v, _ in fitting]
         for name in relations:
             if name not in known:
-                raise DataError(f"there is no attribute {name!r} of links between entities of one type.{did_you_mean(name, known)}")
+                raise DataError(f"there is no attribute {name!r} of links of two entities.{did_you_mean(name, known)}")
         return [fitting[known.index(name)] for name in relations]
     # Those that are neither nearly always nor nearly never true tell most.
     shares = [float((data[kind].cells.codes[:, v] > 0).mean()) for kind, v, _ in fitting]
@@ -113,29 +117,30 @@ def _choose_pictures(model: TreeRMN, data: RelationalData, relations: Sequence[s
     return [fitting[k] for k in sorted(order[:MOST_PICTURES])]
 
 
-def _draw_links(axes: Any, data: RelationalData, kind: str, v: int, hidden: list[HiddenVariable]) -> None:
+def _draw_links(axes: Any, data: RelationalData, kind: str, v: int, hidden: list[list[HiddenVariable]]) -> None:
     """One attribute of pairs as a square; lines between categories; grey where nothing is known."""
     table = data[kind]
-    n = len(data[table.type.arguments[0].target])
-    picture = np.full((n, n), np.nan)
+    sides = [argument.target for argument in table.type.arguments]
+    picture = np.full([len(data[side]) for side in sides], np.nan)
     codes = table.cells.codes[:, v].astype(float)
     whole = (table.arguments >= 0).all(axis=1)
     picture[table.arguments[whole, 0], table.arguments[whole, 1]] = np.where(codes[whole] < 0, np.nan, codes[whole])
-    order, cuts = _sort_entities(n, hidden)
+    (rows, row_cuts), (columns, column_cuts) = (_sort_entities(n, own) for n, own in zip(picture.shape, hidden, strict=True))
     axes.set_facecolor("#dddddd")
     n_states = len(table.type.attributes[v].states)
     axes.imshow(
-        picture[np.ix_(order, order)], cmap="Blues" if n_states == 2 else "tab20", vmin=0, vmax=n_states - 1, interpolation="nearest"
+        picture[np.ix_(rows, columns)], cmap="Blues" if n_states == 2 else "tab20", vmin=0, vmax=n_states - 1, interpolation="nearest"
     )
-    for cut in cuts:
+    for cut in row_cuts:
         axes.axhline(cut - 0.5, color=APART, lw=0.5)
+    for cut in column_cuts:
         axes.axvline(cut - 0.5, color=APART, lw=0.5)
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.set_xlabel(table.type.arguments[1].name, fontsize=8)
-    axes.set_ylabel(table.type.arguments[0].name, fontsize=8)
-    by = f", by {hidden[0].name}" if hidden else ""
-    axes.set_title(f"{table.type.attributes[v].name}{by}", fontsize=9)
+    labels = [f"{a.name}, by {own[0].name}" if own else a.name for a, own in zip(table.type.arguments, hidden, strict=True)]
+    axes.set_ylabel(labels[0], fontsize=8)
+    axes.set_xlabel(labels[1], fontsize=8)
+    axes.set_title(f"{kind}.{table.type.attributes[v].name}", fontsize=9)
 
 
 def _sort_entities(n: int, hidden: list[HiddenVariable]) -> tuple[Array, Array]:

@@ -226,21 +226,22 @@ class TreeRMN(RelationalLearner):
         found: list[tuple[float, float, int]] = []
         for beta in BETAS if self.beta == "auto" else (self.beta_,):
             self.beta_ = beta
-            scores: list[float] = []
+            scores: list[tuple[float, int]] = []
 
-            def judge(state: _State, scores: list[float] = scores) -> bool:
+            def judge(state: _State, scores: list[tuple[float, int]] = scores) -> bool:
                 inferred = self._infer(training, wiring, state.templates, state.weights, state.hidden, work)
                 chances = [spread_states(table, values) for table, values in zip(training.tables, inferred.beliefs.values, strict=True)]
-                scores.append(score_cells(data, marks, chances).cll)
-                work.emit(HiddenStep(self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, scores[-1]))
-                return self.hidden != "auto" or len(scores) < 2 or scores[-1] > scores[-2]
+                cll = score_cells(data, marks, chances).cll
+                scores.append((cll, len(state.hidden)))
+                work.emit(HiddenStep(self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, cll))
+                return self.hidden != "auto" or len(scores) < 2 or cll > scores[-2][0]
 
             state = self._grow(training, most, work, wiring, judge)
             if state.outcome.stopped_by is StoppedBy.INTERRUPT:
                 return most, state
             if scores:
-                number = int(np.argmax(scores)) if self.hidden == "auto" else len(scores) - 1
-                found.append((scores[number], beta, number))
+                best, number = max(scores) if self.hidden == "auto" else scores[-1]
+                found.append((best, beta, number))
             if work.is_over:
                 break
         if not found:
