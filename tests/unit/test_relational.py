@@ -150,6 +150,36 @@ def test_native_and_numpy_sweeps_are_the_same(seed, order):
             assert one == pytest.approx(two, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda f: f.add_type(np.zeros((2, 1)), np.array([0, 2], np.int32), np.zeros((2, 3))), "weights for every active state"),
+        (lambda f: f.add_type(np.full((2, 2), np.nan), np.array([0, 2], np.int32), np.zeros((2, 3))), "finite"),
+        (lambda f: f.add_type(np.zeros((2, 2)), np.array([1, 2], np.int32), np.zeros((2, 3))), "begin at 0"),
+        (lambda f: f.add_reach(7, np.zeros((1, 2)), np.zeros(3, np.int64), np.zeros(0, np.int32)), "no such type"),
+        (lambda f: f.add_reach(0, np.zeros((1, 2)), np.array([0, 1, 2], np.int64), np.array([0, 5], np.int32)), "row of sums"),
+        (lambda f: f.add_reach(0, np.zeros((1, 2)), np.array([0, 1], np.int64), np.array([0], np.int32)), "every entity"),
+        (lambda f: f.add_block(0, 1, 0, 9, 0, -1, None, None), "columns must exist"),
+        (lambda f: f.add_block(0, 3, 0, 2, 0, -1, None, None), "fit into the design"),
+        (lambda f: f.add_block(0, 1, 0, 2, 0, 4, None, None), "reach must exist"),
+        (lambda f: f.add_block(0, 1, 0, 2, 0, -1, np.array([0, 9], np.int32), None), "row of a block"),
+        (lambda f: f.add_block(0, 1, 0, 2, 0, -1, None, np.zeros(5, np.uint8)), "every entity of the type"),
+        (lambda f: f.set_weights(0, np.full((2, 3), np.inf)), "finite"),
+        (lambda f: f.set_weights(0, np.zeros((3, 3))), "keep their number"),
+        (lambda f: f.sweep(np.array([[0, 9, 0]], np.int32)), "no such entity"),
+        (lambda f: f.sweep(np.array([[0, 0, 5]], np.int32)), "no such attribute"),
+        (lambda f: f.sweep(np.array([[0, 0]], np.int32)), "an attribute is"),
+        (lambda f: f.draw(np.array([[0, 0, 0]], np.int32), np.zeros(2)), "a number for every attribute"),
+        (lambda f: f.values(-1), "no such type"),
+    ],
+)
+def test_the_native_field_refuses_arrays_that_do_not_fit(call, text):
+    field = native.RelationField()
+    assert field.add_type(np.zeros((2, 2)), np.array([0, 2], np.int32), np.zeros((2, 3))) == 0
+    with pytest.raises(ValueError, match=text):
+        call(field)
+
+
 def measure_free_energy(model, beliefs, data):
     """The free energy of independent attributes under the network written out."""
     network = model.ground(data)
