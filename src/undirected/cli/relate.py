@@ -97,6 +97,7 @@ def demo(output: str, as_json: bool, quiet: bool, debug: bool) -> int:
 @click.option("--beta", default="auto", show_default=True, metavar="NUMBER|auto", help="Ridge penalty; auto: of 1, 3 and 10 the best.")
 @click.option("--beta-cluster", type=click.FloatRange(0), help="Ridge penalty where categories are judged; small: many of them.")
 @click.option("--move/--no-move", "move_entities", default=False, help="After merging, move single entities between categories.")
+@click.option("--free-hidden", is_flag=True, help="Let entities change their categories after each fit.")
 @click.option("--hidden-types", type=common.Names(), help="Types that may have hidden variables (default: those that are no links).")
 @click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For what is hidden while settings are chosen.")
 @read_options
@@ -113,6 +114,7 @@ def learn(
     beta: str,
     beta_cluster: float | None,
     move_entities: bool,
+    free_hidden: bool,
     hidden_types: tuple[str, ...] | None,
     seed: int,
     open_world: bool,
@@ -139,7 +141,8 @@ def learn(
     with common.follow_work(quiet) as screen, common.silence_early_warnings():
         model = TreeRMN(
             order=order, templates=templates, objective=objective, l1=l1, beta_cluster=beta_cluster, move_entities=move_entities,
-            hidden_types=hidden_types, threads=threads, memory=memory, time_budget=time_budget, random_state=seed, progress=screen,
+            free_hidden=free_hidden, hidden_types=hidden_types, threads=threads, memory=memory, time_budget=time_budget, random_state=seed,
+            progress=screen,
             **settings,
         ).fit(given)  # fmt: skip
     if output is not None:
@@ -172,7 +175,7 @@ def _read_number(text: str, option: str, kind: type) -> Any:
 @relate.command(epilog=EXAMPLES)
 @click.argument("model")
 @click.argument("data", nargs=-1, required=True)
-@click.option("--inference", type=click.Choice(["mean-field", "gibbs"]), help="How (default: as it was learned, mean-field).")
+@click.option("--inference", type=click.Choice(["gibbs", "mean-field"]), help="How (gibbs, unless learned otherwise).")
 @click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For Gibbs sampling.")
 @read_options
 @common.compute_options
@@ -220,7 +223,10 @@ def predict(
         write_whole(output, out.getvalue())
         common.remark(f"wrote {len(rows):,} predictions to {output}", quiet)
     inferred = learned.inferred_
-    if inferred.stopped_by not in (StoppedBy.CONVERGED, StoppedBy.TOLERANCE):
+    if rows and learned.inference == "gibbs":
+        told = f"largest standard error {inferred.residual:.2g}, if the chain has come to all that is likely"
+        common.remark(f"sampled in {inferred.sweeps} sweeps: {told}", quiet)
+    elif inferred.stopped_by is not StoppedBy.CONVERGED:
         far = f"after {inferred.sweeps} sweeps, largest change {inferred.residual:.2g}"
         common.remark(f"inference stopped by {inferred.stopped_by} {far}", quiet)
     if not rows:

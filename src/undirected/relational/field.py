@@ -14,13 +14,15 @@ from undirected.relational.templates import Templates
 from undirected.relational.wiring import Wiring
 from undirected.work import Counted, StoppedBy, Work
 
-TOLERANCE, MOST_SWEEPS = 1e-3, 50
+TOLERANCE, MOST_SWEEPS = 1e-3, 50  # of mean field
+GIBBS_SWEEPS, BURN_IN, PARTS = 200, 50, 10  # parts of a chain whose means are compared
 ROUNDING = 1e-7  # of the free energy's change, by the number of attributes: what rounding may add
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """Beliefs after inference, and how it ended: the largest change in the last sweep, the sweeps made, and why they ended."""
+    """Beliefs after inference, and how it ended: the largest change in the last sweep of mean field, or the largest standard error of
+    sampling; the sweeps made, and why they ended."""
 
     beliefs: Beliefs
     residual: float
@@ -103,28 +105,41 @@ class RelationalField:
             raise UndirectedError(f"the free energy rose by {energy:.3g} in a sweep, which cannot be; please report this")
         return float(largest), float(energy)
 
-    def run_gibbs(self, work: Work, n_sweeps: int = 200, burn_in: int = 50) -> Inferred:
-        """The mean of the distributions from which unknown attributes are drawn, over sweeps after the first ``burn_in``."""
+    def run_gibbs(self, work: Work, n_sweeps: int = GIBBS_SWEEPS, burn_in: int = BURN_IN) -> Inferred:
+        """The mean of the distributions from which unknown attributes are drawn, over sweeps after the first ``burn_in``.
+
+        The residual is the largest standard error of a probability, from the means of parts of the chain. It knows nothing of states that
+        the chain has not come to.
+        """
         cells = self.list_cells([~known for known in self.beliefs.known])
         rng = np.random.default_rng(work.seed)
-        total = np.zeros(1)
+        sums: list[Array] = []  # of each part of the chain
         sweeps, stopped_by = 0, StoppedBy.CONVERGED
-        for done in range(burn_in + n_sweeps):
+        for done in range(-burn_in, n_sweeps if len(cells) else -burn_in):
             if work.is_over and sweeps:
                 stopped_by = StoppedBy.TIME
                 break
             chances = self.kernel.draw(cells, rng.random(len(cells)))
-            if done >= burn_in:
-                total, sweeps = total + chances, sweeps + 1
-            work.emit(Counted("sweeps of Gibbs sampling", done + 1, burn_in + n_sweeps))
+            if done >= 0:
+                if done % (n_sweeps // PARTS) == 0:
+                    sums.append(np.zeros(len(chances)))
+                sums[-1] += chances
+                sweeps += 1
+            work.emit(Counted("sweeps of Gibbs sampling", done + burn_in + 1, burn_in + n_sweeps))
+        mean = np.sum(sums, axis=0) / max(sweeps, 1)
+        whole = np.array(sums[: sweeps // (n_sweeps // PARTS)]) / (n_sweeps // PARTS)
+        error = float((whole.std(axis=0, ddof=1) / np.sqrt(len(whole))).max(initial=0.0)) if len(whole) > 1 else float("nan")
+        return Inferred(self._fill_in(mean), error if len(cells) else 0.0, sweeps, stopped_by)
+
+    def _fill_in(self, chances: Array) -> Beliefs:
+        """The beliefs with these probabilities for the unknown attributes, one after another."""
         beliefs = self.beliefs.copy()
-        mean = total / max(sweeps, 1)
         place = 0
         for k, known in enumerate(self.beliefs.known):
             segments = self.templates.segments[k]
             gaps = ~known[:, segments]
             n = int(gaps.sum())
             if n:
-                beliefs.values[k][:, : len(segments)][gaps] = mean[place : place + n]
+                beliefs.values[k][:, : len(segments)][gaps] = chances[place : place + n]
             place += n
-        return Inferred(beliefs, float("nan"), sweeps, stopped_by)
+        return beliefs

@@ -48,27 +48,37 @@ def count_categories(schema: Schema, hidden: Sequence[HiddenVariable]) -> list[i
     return [sum(h.n_categories for h in hidden if h.type == name) for name in schema.names]
 
 
+def choose_categories(
+    templates: Templates, wiring: Wiring, values: Sequence[Array], weights: Array, hidden: Sequence[HiddenVariable]
+) -> list[Array]:
+    """For each hidden variable the most probable category of each entity given its attributes and links; -1 is the reference."""
+    first = dict.fromkeys(templates.schema.names, 0)
+    chosen = []
+    for variable in hidden:
+        kind, start = variable.type, first[variable.type]
+        first[kind] += variable.n_categories
+        sums = np.concatenate([wiring.add_up(values, path, 0, _count(templates, path)) for path in templates.list_candidates(kind)], axis=1)
+        scores = sums @ weights[templates.hidden_numbers(kind, start, start + variable.n_categories)].T
+        likely = np.where(scores.max(axis=1, initial=-np.inf) > 0, scores.argmax(axis=1), -1) if len(scores) else np.zeros(0, np.int64)
+        chosen.append(likely.astype(np.int64))
+    return chosen
+
+
 def place_hidden(
     data: RelationalData, templates: Templates, wiring: Wiring, weights: Array, hidden: Sequence[HiddenVariable], marginals: Sequence[Array]
 ) -> list[HiddenVariable]:
     """The hidden variables for the entities of other data: those with the name of an entity learned from have its category, others the most
     probable one given their attributes and links (unknown ones at their marginals)."""
-    values = Beliefs.of(data, marginals=marginals).values
-    first = dict.fromkeys(templates.schema.names, 0)
+    likely = choose_categories(templates, wiring, Beliefs.of(data, marginals=marginals).values, weights, hidden)
     placed = []
-    for variable in hidden:
-        kind, start = variable.type, first[variable.type]
-        first[kind] += variable.n_categories
-        names = data.list_names(kind)
+    for variable, best in zip(hidden, likely, strict=True):
+        names = data.list_names(variable.type)
         if names == variable.entities:
             placed.append(variable)
             continue
         known = dict(zip(variable.entities, variable.of.tolist(), strict=True))
-        sums = np.concatenate([wiring.add_up(values, path) for path in templates.list_candidates(kind)], axis=1)
-        scores = sums @ weights[templates.hidden_numbers(kind, start, start + variable.n_categories)].T
-        likely = np.where(scores.max(axis=1, initial=-np.inf) > 0, scores.argmax(axis=1), -1) if len(scores) else np.zeros(0, np.int64)
-        of = np.array([known.get(name, int(best)) for name, best in zip(names, likely, strict=True)], dtype=np.int64)
-        placed.append(HiddenVariable(variable.name, kind, of, variable.n_categories, names))
+        of = np.array([known.get(name, k) for name, k in zip(names, best.tolist(), strict=True)], dtype=np.int64)
+        placed.append(HiddenVariable(variable.name, variable.type, of, variable.n_categories, names))
     return placed
 
 

@@ -10,10 +10,10 @@ from undirected.relational.learner import RelationalLearner
 
 TREERMN = "undirected.relational.treermn.TreeRMN"
 LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "rmn0": (TREERMN, {"order": 0, "hidden": 0}),
-    "rmn1": (TREERMN, {"order": 1, "hidden": 0}),
-    "rmn2": (TREERMN, {"order": 2, "hidden": 0}),
-    "cvi": (TREERMN, {"order": 1}),
+    "rmn0": (TREERMN, {"order": 0, "hidden": 0, "inference": "mean-field"}),
+    "rmn1": (TREERMN, {"order": 1, "hidden": 0, "inference": "mean-field"}),
+    "rmn2": (TREERMN, {"order": 2, "hidden": 0, "inference": "mean-field"}),
+    "cvi": (TREERMN, {"order": 1, "inference": "mean-field"}),
     "treermn": (TREERMN, {}),
     "irm": ("undirected.relational.irm.IRM", {}),
     "mrc": ("undirected.relational.mrc.MRC", {}),

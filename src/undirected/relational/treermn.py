@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from undirected.relational.hidden import (
     SHOWN,
     Category,
     HiddenVariable,
+    choose_categories,
     count_categories,
     describe_categories,
     mark_categories,
@@ -38,11 +39,12 @@ from undirected.weights.penalty import Penalty
 from undirected.work import MEMORY, Milestone, StoppedBy, Work
 
 OBJECTIVES = ("pl", "cd1")
-INFERENCES = ("mean-field", "gibbs")
+INFERENCES = ("gibbs", "mean-field")
 VALIDATION_FOLDS = 20  # one part in so many of the known attributes is hidden while the number of hidden variables is chosen
 MOST_HIDDEN = 20  # hidden variables that are tried by default
 BETAS = (1.0, 3.0, 10.0)  # that are tried by default
 BETA_CLUSTER = 10.0  # where beta is chosen
+MOST_REASSIGNMENTS = 5  # of entities to categories after a fit
 MOST_INEXACT_STEPS = 200  # along slopes that are not exact, which need not lead to any end
 
 
@@ -62,14 +64,19 @@ class HiddenStep(Milestone):
 
 
 @dataclass
-class _State:
-    """A model on the way: what is hidden, the templates, the weights, and the beliefs that they were fitted with."""
+class _Model:
+    """What prediction needs: what is hidden, the templates, the weights."""
 
     hidden: list[HiddenVariable]
     templates: Templates
     weights: Array
+
+
+@dataclass
+class _State(_Model):
+    """A model on the way, with how its fit ended and the objective that it was fitted to."""
+
     outcome: Outcome
-    beliefs: Beliefs
     objective: Any
 
 
@@ -100,12 +107,15 @@ class TreeRMN(RelationalLearner):
         In place of ``beta`` where candidate categories are judged (10 where ``beta`` is chosen); a small one makes many categories.
     move_entities : bool
         After merging, move single entities to other categories while that helps.
+    free_hidden : bool
+        After each fit, give every entity its most probable category under the weights, and fit again, a few times.
     hidden_types : list of str, optional
         Types that may have hidden variables; by default those that are no links.
     rounds : int
         Fits of the weights, between which unknown attributes are inferred anew.
-    inference : {"mean-field", "gibbs"}
-        How unknown attributes are predicted.
+    inference : {"gibbs", "mean-field"}
+        How unknown attributes are predicted: by sampling, or by mean field, which is faster and surer of itself than it should be where
+        unknown attributes depend much on each other. While settings are chosen it is mean field.
     tol : float
         Largest violation of optimality, divided by the number of entities of the largest type.
     threads, memory, time_budget, random_state, progress
@@ -122,7 +132,8 @@ class TreeRMN(RelationalLearner):
     1. Pseudo-likelihood in place of contrastive divergence: convex, with a certificate, as fast and slightly better. ``objective="cd1"``.
     2. The paper says of when to stop only that no hidden variable is found, which never happens; so validation decides. ``hidden=5``
        looks for five.
-    3. Entities of all types that are no links are clustered at once; each makes a hidden variable of its own.
+    3. Prediction samples. ``inference="mean-field"``.
+    4. Entities of all types that are no links are clustered at once; each makes a hidden variable of its own.
 
     Examples
     --------
@@ -146,9 +157,10 @@ class TreeRMN(RelationalLearner):
         beta: Any = "auto",
         beta_cluster: float | None = None,
         move_entities: bool = False,
+        free_hidden: bool = False,
         hidden_types: Sequence[str] | None = None,
         rounds: int = 1,
-        inference: str = "mean-field",
+        inference: str = "gibbs",
         tol: float = 1e-4,
         threads: int | None = None,
         memory: int = MEMORY,
@@ -165,6 +177,7 @@ class TreeRMN(RelationalLearner):
         self.beta = beta
         self.beta_cluster = beta_cluster
         self.move_entities = move_entities
+        self.free_hidden = free_hidden
         self.hidden_types = hidden_types
         self.rounds = rounds
         self.inference = inference
@@ -229,7 +242,7 @@ class TreeRMN(RelationalLearner):
             scores: list[tuple[float, int]] = []
 
             def judge(state: _State, scores: list[tuple[float, int]] = scores) -> bool:
-                inferred = self._infer(training, wiring, state.templates, state.weights, state.hidden, work)
+                inferred = self._infer("mean-field", training, wiring, state, work)
                 chances = [spread_states(table, values) for table, values in zip(training.tables, inferred.beliefs.values, strict=True)]
                 cll = score_cells(data, marks, chances).cll
                 scores.append((cll, len(state.hidden)))
@@ -295,7 +308,7 @@ class TreeRMN(RelationalLearner):
             outcome = minimise(objective, penalty, weights, tol=self.tol, work=work, solver=solver, max_iterations=most)
             weights = outcome.weights
         assert weights is not None
-        return _State(hidden, templates, weights, outcome, beliefs, objective)
+        return _State(hidden, templates, weights, outcome, objective)
 
     def _make_objective(self, templates: Templates, wiring: Wiring, beliefs: Beliefs, work: Work) -> Any:
         kind = RelationalPseudoLikelihood if self.objective == "pl" else ContrastiveDivergence
@@ -320,21 +333,21 @@ class TreeRMN(RelationalLearner):
         for name, clustering in found:
             last = count_categories(data.schema, hidden)[data.schema.index(name)]
             estimated[templates.hidden_numbers(name, last - len(clustering.gains), last)] = clustering.weights
-        return self._fit_weights(data, wiring, hidden, (state.templates, state.weights, estimated), work)
+        grown = self._fit_weights(data, wiring, hidden, (state.templates, state.weights, estimated), work)
+        for _ in range(MOST_REASSIGNMENTS if self.free_hidden else 0):
+            values = Beliefs.of(data).values
+            chosen = choose_categories(grown.templates, wiring, values, grown.weights, grown.hidden)
+            if all((of == h.of).all() for of, h in zip(chosen, grown.hidden, strict=True)):
+                break
+            hidden = [replace(h, of=of) for of, h in zip(chosen, grown.hidden, strict=True)]
+            grown = self._fit_weights(data, wiring, hidden, (grown.templates, grown.weights, np.zeros(len(grown.weights))), work)
+        return grown
 
     # -- prediction
-    def _infer(
-        self,
-        data: RelationalData,
-        wiring: Wiring,
-        templates: Templates,
-        weights: Array,
-        hidden: Sequence[HiddenVariable],
-        work: Work,
-        marginals: Sequence[Array] | None = None,
-    ) -> Inferred:
-        field = RelationalField(templates, wiring, Beliefs.of(data, mark_categories(data, hidden), marginals), weights)
-        return field.run_mean_field(work) if self.inference == "mean-field" else field.run_gibbs(work)
+    def _infer(self, inference: str, data: RelationalData, wiring: Wiring, state: _Model, work: Work, marginals: Any = None) -> Inferred:
+        beliefs = Beliefs.of(data, mark_categories(data, state.hidden), marginals)
+        field = RelationalField(state.templates, wiring, beliefs, state.weights)
+        return field.run_mean_field(work) if inference == "mean-field" else field.run_gibbs(work)
 
     def place_hidden(self, data: RelationalData, wiring: Wiring) -> list[HiddenVariable]:
         """The hidden variables for the entities of some data."""
@@ -342,8 +355,8 @@ class TreeRMN(RelationalLearner):
 
     def _predict(self, data: RelationalData, work: Work) -> Sequence[Array]:
         wiring = self._wire(data, work)
-        hidden = self.place_hidden(data, wiring)
-        self.inferred_ = self._infer(data, wiring, self.templates_, self.weights_, hidden, work, self.marginals_)
+        model = _Model(self.place_hidden(data, wiring), self.templates_, self.weights_)
+        self.inferred_ = self._infer(self.inference, data, wiring, model, work, self.marginals_)
         return self.inferred_.beliefs.values
 
     # -- the model as a network
