@@ -20,7 +20,7 @@ from undirected.relational.measures import rank_facts, score_cells
 from undirected.relational.names import make_relational_learner
 from undirected.store import OwnedFile, check_writable, write_whole
 from undirected.tuning.tune import align_columns
-from undirected.work import Listener, Milestone, Work
+from undirected.work import Listener, Milestone, StoppedBy, Work
 
 DEFAULT = ("rmn0", "rmn1", "rmn2", "cvi", "treermn", "irm", "mrc", "msl")
 FOLDS = 10
@@ -164,6 +164,8 @@ def _run(jobs: list[_Job], folder: Path | None, work: Work) -> RelationalCompari
             file = None if folder is None else job.find_file(folder)
             kept = None if file is None else file.load_own()
             row = kept["row"] if kept is not None else job.run()
+            if row["stopped_by"] == StoppedBy.INTERRUPT:  # the learner has given the best so far, which is not to be kept
+                raise KeyboardInterrupt
             found.rows.append(row)
             if file is not None and kept is None:
                 assert folder is not None

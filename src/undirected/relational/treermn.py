@@ -42,6 +42,7 @@ OBJECTIVES = ("pl", "cd1")
 INFERENCES = ("gibbs", "mean-field")
 VALIDATION_FOLDS = 20  # one part in so many of the known attributes is hidden while the number of hidden variables is chosen
 MOST_HIDDEN = 20  # hidden variables that are tried by default
+PATIENCE = 2  # steps of hidden variables that may not help before the search ends
 BETAS = (1.0, 3.0, 10.0)  # that are tried by default
 BETA_CLUSTER = 10.0  # where beta is chosen
 MOST_REASSIGNMENTS = 5  # of entities to categories after a fit
@@ -231,8 +232,8 @@ class TreeRMN(RelationalLearner):
         return state.outcome.stopped_by
 
     def _choose_settings(self, data: RelationalData, work: Work, most: int) -> tuple[int, _State | None]:
-        """Set the penalty that predicts best what is hidden on purpose, and say with how many hidden variables it does; of these the first
-        that does not help is the last that is tried. After Ctrl-C there is a model, too, which has not seen what was hidden."""
+        """Set the penalty that predicts best what is hidden on purpose, and say with how many hidden variables it does; the search ends
+        when two steps have not helped. After Ctrl-C there is a model, too, which has not seen what was hidden."""
         marks = data.cut_observed(VALIDATION_FOLDS, self.random_state)[0]
         training = data.hide(marks)
         wiring = self._wire(training, work)
@@ -247,7 +248,7 @@ class TreeRMN(RelationalLearner):
                 cll = score_cells(data, marks, chances).cll
                 scores.append((cll, len(state.hidden)))
                 work.emit(HiddenStep(self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, cll))
-                return self.hidden != "auto" or len(scores) < 2 or cll > scores[-2][0]
+                return self.hidden != "auto" or len(scores) - scores.index(max(scores)) <= PATIENCE
 
             state = self._grow(training, most, work, wiring, judge)
             if state.outcome.stopped_by is StoppedBy.INTERRUPT:
