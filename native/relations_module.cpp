@@ -62,7 +62,7 @@ public:
         check_type(end);
         const RelationField::Type &mine = field_.types()[type], &there = field_.types()[end];
         expect(0 <= first && first <= last && last <= there.width, "a block's columns must exist");
-        expect(at >= 1 && at + last - first <= mine.design, "a block must fit into the design");
+        expect(at >= 1 && at <= mine.design && last - first <= mine.design - at, "a block must fit into the design");
         expect(reach >= -1 && reach < int(field_.reaches().size()), "a block's reach must exist");
         expect(reach < 0 || field_.reaches()[reach].source == end, "a block's reach must lead to its end");
         const std::int64_t n_rows = reach < 0 ? there.n : field_.reaches()[reach].n;
@@ -116,7 +116,7 @@ private:
             check_type(cell[0]);
             const RelationField::Type& type = field_.types()[cell[0]];
             expect(cell[1] >= 0 && cell[1] < type.n, "there is no such entity");
-            expect(cell[2] >= 0 && cell[2] + 1 < std::int32_t(type.starts.size()), "there is no such attribute");
+            expect(cell[2] >= 0 && cell[2] < std::int32_t(type.starts.size()) - 1, "there is no such attribute");
             n += type.starts[cell[2] + 1] - type.starts[cell[2]];
         }
         return n;

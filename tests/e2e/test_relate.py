@@ -98,7 +98,7 @@ def test_a_comparison_goes_on_where_it_was_stopped(folder):
         (["learn", "grahp.tsv"], "Did you mean 'graph.tsv'?", 3),
         (["learn", "x.mln"], "needs one .db file", 2),
         (["learn", "tables", "--beta", "much"], "a number or auto is needed", 2),
-        (["learn", "tables", "--open-world"], "does not go with this kind of data", 2),
+        (["learn", "tables", "--open-world"], "--open-world does not go with 'tables'", 2),
         (["learn", "tables", "-o", "nowhere/model.json"], "the folder nowhere does not exist", 3),
         (["learn", "graph.tsv", "--hidden-types", "entiti"], "Did you mean 'entity'?", 3),
         (["predict", "graph.tsv", "tables"], "graph.tsv: not a model", 3),

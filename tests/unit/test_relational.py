@@ -169,6 +169,8 @@ def test_native_and_numpy_sweeps_are_the_same(seed, order):
         (lambda f: f.sweep(np.array([[0, 9, 0]], np.int32)), "no such entity"),
         (lambda f: f.sweep(np.array([[0, 0, 5]], np.int32)), "no such attribute"),
         (lambda f: f.sweep(np.array([[0, 0]], np.int32)), "an attribute is"),
+        (lambda f: f.sweep(np.array([[0, 0, 2**31 - 1]], np.int32)), "no such attribute"),
+        (lambda f: f.add_block(0, 2**63 - 1, 0, 2, 0, -1, None, None), "fit into the design"),
         (lambda f: f.draw(np.array([[0, 0, 0]], np.int32), np.zeros(2)), "a number for every attribute"),
         (lambda f: f.values(-1), "no such type"),
     ],
@@ -379,7 +381,8 @@ def rearrange(data, rng):
 def test_other_orders_and_names_of_entities_change_nothing(seed):
     data = make_random(seed, unknown=0.2, n=8, n_links=14)
     other, orders = rearrange(data, np.random.default_rng(seed))
-    fits = [TreeRMN(order=2, hidden=1, beta=1, beta_cluster=0.1, tol=1e-9).fit(d) for d in (data, other)]
+    settings = {"order": 2, "hidden": 1, "beta": 1, "beta_cluster": 0.1, "tol": 1e-9, "inference": "mean-field"}
+    fits = [TreeRMN(**settings).fit(d) for d in (data, other)]
     assert fits[0].outcome_.objective == pytest.approx(fits[1].outcome_.objective, rel=1e-7)
     for one, two, order in zip(fits[0].predict_proba(), fits[1].predict_proba(), orders, strict=True):
         for a, b in zip(one, two, strict=True):
@@ -510,6 +513,7 @@ def test_wrong_settings_are_refused_by_name():
         ({"l1": float("nan")}, "l1=nan"),
         ({"inference": "bp"}, "inference='bp'"),
         ({"rounds": 0}, "rounds=0"),
+        ({"beta": float("inf")}, "beta=inf"),
     ]:
         with pytest.raises(ParameterError, match=text):
             TreeRMN(**settings).fit(data)
@@ -537,6 +541,48 @@ def test_types_that_refer_to_each_other_in_a_circle_are_refused():
     with pytest.raises(DataError, match="a -> b -> a"):
         Schema([EntityType("a", empty, (Argument("x", "b"),)), EntityType("b", empty, (Argument("y", "a"),))])
     Schema([EntityType("employee", empty, (Argument("manager", "employee"),))])
+
+
+def test_types_without_entities_are_learned_around():
+    rng = np.random.default_rng(0)
+    people = make_entities("person", [2], 5, [], rng)
+    towns = make_entities("town", [2], 0, [], rng)
+    links = make_entities("visit", [2], 7, [("who", "person")], rng, targets={"person": 5}, keys=False)
+    empty = np.full((7, 1), -1, np.int32)
+    kind = EntityType("visit", links.type.attributes, (*links.type.arguments, Argument("where", "town")))
+    data = RelationalData([people, towns, Entities(kind, links.cells, np.concatenate([links.arguments, empty], axis=1))])
+    model = TreeRMN(order=2, hidden=1, beta=0.1, beta_cluster=0.01).fit(data)
+    assert {h.type for h in model.hidden_} <= {"person"}
+    assert TreeRMN(order=2).fit(data).hidden_ == []  # too little is known to judge by
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_an_attribute_that_is_never_known_keeps_even_chances_and_says_nothing(order):
+    data, _ = make_blocks(10, 2, 3, seed=1)
+    marks = [np.zeros(t.cells.codes.shape, bool) for t in data.tables]
+    marks[1][:, 1] = True
+    model = TreeRMN(order=order, hidden=0, beta=1).fit(data.hide(marks))
+    assert model.predict_proba()[1][1] == pytest.approx(np.full((90, 2), 0.5), abs=1e-6)
+    touched = model.templates_.mark_weights([np.zeros(0, bool), np.array([False, True, False])])
+    assert (model.weights_[touched] == 0).all()
+    assert (model.weights_[~touched] != 0).any()
+
+
+def test_a_model_reads_new_data_with_its_own_states(tmp_path):
+    """Bins and states are those of the model, though the new tables would make others."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"name": [f"p{k}" for k in range(40)], "age": rng.normal(40, 12, 40), "town": rng.choice(["x", "y", "z"], 40)})
+    first = RelationalData.from_frames({"person": (people, "name")})
+    model = TreeRMN(order=0, hidden=1, beta=1, beta_cluster=0.1).fit(first)
+    later = pd.DataFrame({"name": ["p1", "new"], "age": [200.0, None], "town": ["y", "w"]})
+    with pytest.warns(UserWarning, match="1 cells hold states that the network does not know"):
+        data = RelationalData.from_frames({"person": (later, "name")}, like=model.schema_)
+    assert data.schema == model.schema_
+    assert data["person"].cells.codes.tolist() == [[3, 1], [-1, -1]]
+    assert model.predict_proba(data)[0][1][1].sum() == pytest.approx(1)
+    with pytest.raises(DataError, match="has the states"):
+        model.predict_proba(RelationalData.from_frames({"person": (people.assign(age=people["age"] + 1), "name")}))
 
 
 def test_a_time_budget_gives_the_best_so_far():

@@ -173,8 +173,18 @@ class TestTriples:
         expected = {(a, b): ["no", "no"] for a in "abc" for b in "abc" if a != b}
         expected |= {("a", "b"): ["no", "yes"], ("b", "c"): ["no", "yes"], ("c", "a"): ["yes", "no"]}
         assert read_pairs(closed) == expected
-        told = RelationalData.from_triples(path, closed_world=False)
+        open_world = RelationalData.from_triples(path, closed_world=False)
+        unknown = {pair: [None, None] for pair in expected}
+        assert read_pairs(open_world) == unknown | {("a", "b"): [None, "yes"], ("b", "c"): [None, "yes"], ("c", "a"): ["yes", None]}
+        told = RelationalData.from_triples(path, closed_world=False, cross_product=False)
         assert read_pairs(told) == {("a", "b"): [None, "yes"], ("b", "c"): [None, "yes"], ("c", "a"): ["yes", None]}
+
+    def test_relations_of_a_model_are_taken(self, tmp_path):
+        first = RelationalData.from_triples(write_triples(tmp_path, self.TEXT))
+        fewer = write_triples(tmp_path, "x likes y\n")
+        again = RelationalData.from_triples(fewer, like=first.schema)
+        assert again.schema == first.schema
+        assert read_pairs(again) == {("x", "y"): ["no", "yes"], ("y", "x"): ["no", "no"]}
 
     def test_without_the_cross_product(self, tmp_path):
         path = write_triples(tmp_path, self.TEXT + "a likes a\n")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from undirected.relational.data import RelationalData
     from undirected.relational.explain import Explained
     from undirected.relational.hidden import Category
+    from undirected.relational.schema import Schema
     from undirected.relational.treermn import TreeRMN
 
 DATA_HELP = """\b
@@ -51,20 +54,12 @@ def read_options(function: Any) -> Any:
     )(function)
 
 
-def _read(sources: tuple[str, ...], open_world: bool, self_pairs: bool | None, tables: tuple[str, ...] | None) -> RelationalData:
+def _read(
+    sources: tuple[str, ...], open_world: bool, self_pairs: bool | None, tables: tuple[str, ...] | None, like: Schema | None = None
+) -> RelationalData:
     from undirected.relational.sources import open_relational
 
-    options: dict[str, Any] = {}
-    if open_world:
-        options["closed_world"] = False
-    if self_pairs is not None:
-        options["self_pairs"] = self_pairs
-    if tables is not None:
-        options["tables"] = list(tables)
-    try:
-        return open_relational(sources, **options)
-    except TypeError as error:
-        raise click.UsageError(f"one of the options does not go with this kind of data ({error})") from None
+    return open_relational(sources, open_world=open_world, self_pairs=self_pairs, tables=tables, like=like)
 
 
 @relate.command(epilog=EXAMPLES)
@@ -151,16 +146,25 @@ def learn(
     sizes = [h.n_categories for h in model.hidden_]
     report = {
         "dim_theta": model.dim_theta_, "n_nonzero": int((model.weights_ != 0).sum()), "hidden": sizes, "beta": model.beta_,
-        "objective": model.outcome_.objective, "violation": model.outcome_.violation, "stopped_by": str(model.stopped_by_),
+        "objective": model.outcome_.objective, 
+        "violation": model.outcome_.violation if objective == "pl" else None, "stopped_by": str(model.stopped_by_),
         "n_unknown": given.n_cells - given.n_observed, "seconds": model.seconds_,
     }  # fmt: skip
     text = (
         f"{model.dim_theta_:,} weights, {report['n_nonzero']:,} not zero, beta {model.beta_:g}; hidden variables: "
         f"{', '.join(f'{h.name} of {h.n_categories} categories' for h in model.hidden_) or 'none'}; objective "
-        f"{model.outcome_.objective:,.2f}, violation {model.outcome_.violation:.1e}, stopped by {model.stopped_by_}, {model.seconds_:.1f} s"
+        f"{model.outcome_.objective:,.2f}, {_tell_end(model)}, {model.seconds_:.1f} s"
     )
     common.emit(report, as_json, text)
-    return {StoppedBy.TOLERANCE: 0, StoppedBy.INTERRUPT: common.EXIT_INTERRUPTED}.get(model.stopped_by_, common.EXIT_EARLY)
+    complete = {StoppedBy.TOLERANCE: 0, StoppedBy.CONVERGED: 0, StoppedBy.INTERRUPT: common.EXIT_INTERRUPTED}
+    return complete.get(model.stopped_by_, common.EXIT_EARLY)
+
+
+def _tell_end(model: TreeRMN) -> str:
+    """How the last fit ended; slopes of contrastive divergence certify nothing."""
+    if model.objective == "cd1":
+        return f"stopped by {model.stopped_by_}"
+    return f"violation {model.outcome_.violation:.1e}, stopped by {model.stopped_by_}"
 
 
 def _read_number(text: str, option: str, kind: type) -> Any:
@@ -207,49 +211,56 @@ def predict(
     learned.set_params(threads=threads, memory=memory, time_budget=time_budget, random_state=seed)
     if inference is not None:
         learned.set_params(inference=inference)
-    given = _read(data, open_world, self_pairs, tables)
+    given = _read(data, open_world, self_pairs, tables, learned.schema_)
+    n_gaps = given.n_cells - given.n_observed
     with common.follow_work(quiet) as screen:
         learned.set_params(progress=screen)
-        rows = _list_predictions(learned, given)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["type", "entity", "attribute", "state", "probability", "distribution"])
-    for row in rows:
-        chances = row["distribution"]
-        best = max(chances, key=chances.__getitem__)
-        told = " ".join(f"{state}:{p:.4f}" for state, p in chances.items())
-        writer.writerow([row["type"], row["entity"], row["attribute"], best, f"{chances[best]:.4f}", told])
-    if output is not None:
-        write_whole(output, out.getvalue())
-        common.remark(f"wrote {len(rows):,} predictions to {output}", quiet)
+        predicted = learned.predict_proba(given)
     inferred = learned.inferred_
-    if rows and learned.inference == "gibbs":
+    if as_json:
+        rows = list(_list_predictions(given, predicted))
+        common.emit({"predictions": rows, "sweeps": inferred.sweeps, "stopped_by": str(inferred.stopped_by)}, True, "")
+    if output is not None or not as_json:
+        text = _write_predictions(given, predicted)
+        if output is not None:
+            write_whole(output, text)
+            common.remark(f"wrote {n_gaps:,} predictions to {output}", quiet)
+        else:
+            click.echo(text, nl=False)
+    if n_gaps and learned.inference == "gibbs":
         told = f"largest standard error {inferred.residual:.2g}, if the chain has come to all that is likely"
         common.remark(f"sampled in {inferred.sweeps} sweeps: {told}", quiet)
-    elif inferred.stopped_by is not StoppedBy.CONVERGED:
-        far = f"after {inferred.sweeps} sweeps, largest change {inferred.residual:.2g}"
-        common.remark(f"inference stopped by {inferred.stopped_by} {far}", quiet)
-    if not rows:
+    if not n_gaps:
         common.remark("no cell is missing, so that there is nothing to predict", quiet)
-    if as_json:
-        common.emit({"predictions": rows, "sweeps": inferred.sweeps, "stopped_by": str(inferred.stopped_by)}, True, "")
-    elif output is None:
-        click.echo(out.getvalue(), nl=False)
+    if inferred.stopped_by is not StoppedBy.CONVERGED:
+        far = f"after {inferred.sweeps} sweeps, largest change or error {inferred.residual:.2g}"
+        common.remark(f"inference stopped by {inferred.stopped_by} {far}", quiet)
+        return common.EXIT_INTERRUPTED if inferred.stopped_by is StoppedBy.INTERRUPT else common.EXIT_EARLY
     return 0
 
 
-def _list_predictions(model: TreeRMN, data: RelationalData) -> list[dict[str, Any]]:
+def _write_predictions(data: RelationalData, predicted: list[list[Any]]) -> str:
+    """A table with a line for each missing cell."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["type", "entity", "attribute", "state", "probability", "distribution"])
+    for row in _list_predictions(data, predicted):
+        chances = row["distribution"]
+        best = max(chances, key=chances.__getitem__)
+        told = json.dumps({state: round(p, 6) for state, p in chances.items()}, ensure_ascii=False)
+        writer.writerow([row["type"], row["entity"], row["attribute"], best, f"{chances[best]:.4f}", told])
+    return out.getvalue()
+
+
+def _list_predictions(data: RelationalData, predicted: list[list[Any]]) -> Iterator[dict[str, Any]]:
     """A row for each missing cell."""
-    predicted = model.predict_proba(data)
-    rows = []
     for table, chances in zip(data.tables, predicted, strict=True):
-        gaps = list(zip(*(part.tolist() for part in (table.cells.codes < 0).nonzero()), strict=True))
-        names = data.list_names(table.type.name) if gaps else ()
-        for e, v in gaps:
-            variable = table.type.attributes[v]
+        entities, attributes = (table.cells.codes < 0).nonzero()
+        names = data.list_names(table.type.name) if len(entities) else ()
+        for e, v in zip(entities, attributes, strict=True):
+            variable = table.type.attributes[int(v)]
             distribution = dict(zip(variable.states, chances[v][e].tolist(), strict=True))
-            rows.append({"type": table.type.name, "entity": names[e], "attribute": variable.name, "distribution": distribution})
-    return rows
+            yield {"type": table.type.name, "entity": names[e], "attribute": variable.name, "distribution": distribution}
 
 
 @relate.command(epilog=EXAMPLES)
@@ -321,7 +332,7 @@ def explain(
     from undirected.relational.model_file import load_model
 
     learned = load_model(model)
-    given = learned.take_data(_read(data, open_world, self_pairs, tables))
+    given = learned.take_data(_read(data, open_world, self_pairs, tables, learned.schema_))
     found = explain_attribute(learned, given, kind, entity, attribute, n_shown)
     report = {
         "distribution": found.distribution,
@@ -345,7 +356,7 @@ def _write_explained(found: Explained, title: str) -> list[str]:
 @relate.command(epilog=EXAMPLES)
 @click.argument("model")
 @click.argument("data", nargs=-1, required=True)
-@click.option("--relations", type=common.Names(), help="Attributes of links to draw (default: those of the strongest categories).")
+@click.option("--relations", type=common.Names(), help="Attributes of links to draw, as NAME or TYPE.NAME (default: the most even ones).")
 @read_options
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="Figure (.svg, .png, .pdf).")
 @common.output_options
@@ -369,7 +380,7 @@ def plot(
     plots.check_picture(output)
     check_writable(output)
     learned = load_model(model)
-    given = learned.take_data(_read(data, open_world, self_pairs, tables))
+    given = learned.take_data(_read(data, open_world, self_pairs, tables, learned.schema_))
     plots.save_figure(plots.draw_relations(learned, given, relations), output)
     common.emit({"output": output}, as_json, f"wrote {output}")
     return 0
@@ -414,11 +425,11 @@ def compare(
         pairs = {name: RelationalData.from_folder(find_relational(name)) for name in names}
     else:
         given = _read(data, open_world, self_pairs, tables)
-        pairs = {given.source: given}
+        pairs = {" ".join(data): given}
     chosen = [name.strip() for name in learners.split(",") if name.strip()]
     with common.silence_early_warnings():
         found = compare_relations(
-            chosen, pairs, folds=folds, folder=output, threads=threads, time_budget=time_budget, seed=seed,
+            chosen, pairs, folds=folds, folder=output, threads=threads, time_budget=time_budget, memory=memory, seed=seed,
             progress=common.Screen(quiet, None),
         )  # fmt: skip
     common.emit(found.to_dict(), as_json, found.to_text())

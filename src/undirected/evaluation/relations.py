@@ -20,7 +20,7 @@ from undirected.relational.measures import rank_facts, score_cells
 from undirected.relational.names import make_relational_learner
 from undirected.store import OwnedFile, check_writable, write_whole
 from undirected.tuning.tune import align_columns
-from undirected.work import Listener, Milestone, StoppedBy, Work
+from undirected.work import MEMORY, Listener, Milestone, StoppedBy, Work
 
 DEFAULT = ("rmn0", "rmn1", "rmn2", "cvi", "treermn", "irm", "mrc", "msl")
 FOLDS = 10
@@ -41,7 +41,8 @@ class FoldScored(Milestone):
     def __str__(self) -> str:
         row = self.row
         name = f"{row['dataset']} {row['learner']} fold {row['fold']}"
-        return f"{self.done}/{self.total}  {name}: CLL {row['cll']:.4f}, AUC {row['auc']:.3f}, {row['seconds']:.1f} s"
+        cll, auc = (float("nan") if row[score] is None else row[score] for score in ("cll", "auc"))
+        return f"{self.done}/{self.total}  {name}: CLL {cll:.4f}, AUC {auc:.3f}, {row['seconds']:.1f} s"
 
 
 @dataclass
@@ -104,7 +105,7 @@ class RelationalComparison:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write ``relations.json`` and ``relations.md`` into a folder."""
-        write_whole(Path(folder) / "relations.json", json.dumps(self.to_dict(), indent=1) + "\n")
+        write_whole(Path(folder) / "relations.json", json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
         write_whole(Path(folder) / "relations.md", self.to_markdown())
 
 
@@ -116,6 +117,7 @@ def compare_relations(
     folder: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     time_budget: float | None = None,
+    memory: int = MEMORY,
     seed: int = 0,
     progress: Listener | None = None,
 ) -> RelationalComparison:
@@ -132,8 +134,8 @@ def compare_relations(
         How many of the ten folds are done; by default all.
     folder
         Keeps finished folds, and the table: started again with it, the work goes on.
-    time_budget
-        Seconds for one learner on one fold.
+    time_budget, memory
+        Seconds for one learner on one fold, and bytes that its tables may take.
     """
     check_number("folds", FOLDS if folds is None else folds, 1, FOLDS, whole=True)
     pairs = list(datasets.items() if isinstance(datasets, Mapping) else datasets)
@@ -141,7 +143,7 @@ def compare_relations(
         make_relational_learner(name, "")
     work = Work.start(threads, progress=progress)
     jobs = [
-        _Job(name, label, data, k, seed, threads, time_budget)
+        _Job(name, label, data, k, seed, threads, time_budget, memory)
         for label, data in pairs
         for name in dict.fromkeys(learners)
         for k in range(folds or FOLDS)
@@ -192,20 +194,21 @@ class _Job:
     seed: int
     threads: int | None
     time_budget: float | None
+    memory: int
 
     def find_file(self, folder: Path) -> OwnedFile:
         owner = {
-            "learner": self.name, "settings": repr(self._make()), "data": digest_data(self.data), "fold": self.fold, "seed": self.seed,
-            "time_budget": self.time_budget,
+            "learner": self.name, "settings": repr(self._make().set_params(threads=None, memory=MEMORY)),
+            "data": digest_data(self.data), "fold": self.fold, "seed": self.seed, "time_budget": self.time_budget,
         }  # fmt: skip
         return OwnedFile(folder / "relations" / f"{make_file_name(self.label, self.name, str(self.fold))}.json", owner, "a finished fold")
 
     def _make(self) -> Any:
-        return make_relational_learner(self.name, self.label, threads=self.threads, time_budget=self.time_budget)
+        return make_relational_learner(self.name, self.label, threads=self.threads, memory=self.memory, time_budget=self.time_budget)
 
     def run(self) -> Row:
         """Learn and score."""
-        marks = self.data.cut_observed(FOLDS, self.seed)[self.fold]
+        marks = self.data.draw_fold(FOLDS, self.fold, self.seed)
         learner = self._make()
         learner.fit(self.data.hide(marks))
         clock = Work.start()
@@ -213,12 +216,17 @@ class _Job:
         predicted = learner.predict_proba()
         scores, ranks = score_cells(self.data, marks, predicted), rank_facts(self.data, marks, predicted)
         return {
-            "dataset": self.label, "learner": self.name, "fold": self.fold, "cll": scores.cll, "auc": scores.auc,
-            "binary_cll": scores.binary_cll, "n": scores.n, "mrr": None if np.isnan(ranks.mrr) else ranks.mrr,
+            "dataset": self.label, "learner": self.name, "fold": self.fold, "cll": _clean(scores.cll), "auc": _clean(scores.auc),
+            "binary_cll": _clean(scores.binary_cll), "n": scores.n, "mrr": _clean(ranks.mrr),
             "hits": {str(k): v for k, v in ranks.hits.items()} if ranks.n else None, "dim_theta": getattr(learner, "dim_theta_", None),
             "hidden": [h.n_categories for h in getattr(learner, "hidden_", [])], "beta": getattr(learner, "beta_", None),
             "stopped_by": str(learner.stopped_by_), "seconds": learner.seconds_, "predict_seconds": clock.now() - began,
         }  # fmt: skip
+
+
+def _clean(value: float) -> float | None:
+    """A number as JSON has it: nothing in place of one that is none."""
+    return None if np.isnan(value) else value
 
 
 def digest_data(data: RelationalData) -> str:

@@ -14,6 +14,7 @@ from undirected.relational.data import RelationalData
 from undirected.relational.explain import measure_paths
 from undirected.relational.hidden import HiddenVariable
 from undirected.relational.treermn import TreeRMN
+from undirected.relational.wiring import Wiring
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,17 +28,18 @@ def draw_relations(model: TreeRMN, data: RelationalData, relations: Sequence[str
     their attributes: rows and columns are entities, sorted by the hidden variables of their type."""
     from matplotlib.figure import Figure
 
-    pictures = _choose_pictures(model, data, relations)
+    hidden = model.place_hidden(data, Wiring(data, model.templates_.paths, model.memory))
+    pictures = _choose_pictures(hidden, data, relations)
     columns = min(3, len(pictures))
     depth = -(-len(pictures) // columns) if pictures else 0
     figure = Figure(figsize=(13, 4.2 + 4 * depth), layout="constrained")
     grid = figure.add_gridspec(1 + depth, 6, height_ratios=[1, *([1.1] * depth)])
     _draw_schema(figure.add_subplot(grid[0, :3]), model, data)
     _draw_paths(figure.add_subplot(grid[0, 3:]), model)
-    for k, (kind, v, hidden) in enumerate(pictures):
+    for k, (kind, v, sides) in enumerate(pictures):
         width = 6 // columns
         place = grid[1 + k // columns, (k % columns) * width : (k % columns + 1) * width]
-        _draw_links(figure.add_subplot(place), data, kind, v, hidden)
+        _draw_links(figure.add_subplot(place), data, kind, v, sides)
     return figure
 
 
@@ -96,25 +98,32 @@ def _cut(text: str) -> str:
 
 
 def _choose_pictures(
-    model: TreeRMN, data: RelationalData, relations: Sequence[str] | None
+    found: list[HiddenVariable], data: RelationalData, relations: Sequence[str] | None
 ) -> list[tuple[str, int, list[list[HiddenVariable]]]]:
     """The attributes to draw: type, place, and the hidden variable that sorts them."""
     fitting = []
     for kind in data.schema.types:
         sides = [argument.target for argument in kind.arguments]
         if len(sides) == 2 and all(len(data[side]) <= MOST_SIDE for side in sides):
-            hidden = [[h for h in model.hidden_ if h.type == side] for side in sides]
+            hidden = [[h for h in found if h.type == side] for side in sides]
             fitting += [(kind.name, v, hidden) for v in range(len(kind.attributes))]
     if relations is not None:
         known = [data[kind].type.attributes[v].name for kind, v, _ in fitting]
+        known += [f"{kind}.{name}" for (kind, _, _), name in zip(fitting, known, strict=True)]
         for name in relations:
             if name not in known:
                 raise DataError(f"there is no attribute {name!r} of links of two entities.{did_you_mean(name, known)}")
-        return [fitting[known.index(name)] for name in relations]
+        return [fitting[known.index(name) % len(fitting)] for name in relations]
     # Those that are neither nearly always nor nearly never true tell most.
-    shares = [float((data[kind].cells.codes[:, v] > 0).mean()) for kind, v, _ in fitting]
+    shares = [_measure_share(data[kind].cells.codes[:, v]) for kind, v, _ in fitting]
     order = sorted(range(len(fitting)), key=lambda k: abs(shares[k] - 0.5))
     return [fitting[k] for k in sorted(order[:MOST_PICTURES])]
+
+
+def _measure_share(codes: Array) -> float:
+    """How many of the known cells are not in the first state."""
+    known = codes[codes >= 0]
+    return float((known > 0).mean()) if len(known) else 0.0
 
 
 def _draw_links(axes: Any, data: RelationalData, kind: str, v: int, hidden: list[list[HiddenVariable]]) -> None:
@@ -146,7 +155,7 @@ def _draw_links(axes: Any, data: RelationalData, kind: str, v: int, hidden: list
 def _sort_entities(n: int, hidden: list[HiddenVariable]) -> tuple[Array, Array]:
     """Entities in the order of their categories of the first hidden variable, then the second and so on; and where each category of the
     first ends."""
-    sorts = [np.where(h.of < 0, h.n_categories, h.of) for h in hidden if len(h.of) == n]
+    sorts = [np.where(h.of < 0, h.n_categories, h.of) for h in hidden]
     if not sorts:
         return np.arange(n), np.zeros(0, np.int64)
     order = np.lexsort(sorts[::-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,18 +43,20 @@ def estimate_weight(error: Array, variance: Array, l1: float, beta: float) -> Ar
     return np.asarray(-soft / np.maximum(variance + beta, LEAST_CURVATURE))
 
 
-def cluster_entities(statistics: Statistics, l1: float, beta: float, move: bool = False) -> Clustering:
+def cluster_entities(
+    statistics: Statistics, l1: float, beta: float, move: bool = False, watch: Callable[[], None] = lambda: None
+) -> Clustering:
     """Merge entities bottom-up while that raises the estimated gain (algorithm 2), and keep the clusters of positive gain.
 
-    ``move``: afterwards let entities go to other clusters, one by one, while that raises it further.
+    ``move``: afterwards let entities go to other clusters, one by one, while that raises it further. ``watch`` is called now and then.
 
     Costs n^2 features once and n features for each merge. More than 3,000 entities are first brought together into as many groups of
     similar errors, so that memory does not grow with their square.
     """
     error, variance, group = _bring_together(statistics)
-    cluster = _merge(error.copy(), variance.copy(), l1, beta)
+    cluster = _merge(error.copy(), variance.copy(), l1, beta, watch)
     if move:
-        cluster = _move(error, variance, cluster, l1, beta)
+        cluster = _move(error, variance, cluster, l1, beta, watch)
     _, cluster = np.unique(cluster, return_inverse=True)
     error, variance = _add_up(error, cluster), _add_up(variance, cluster)
     gains = measure_gain(error, variance, l1, beta).sum(axis=1)
@@ -64,17 +67,19 @@ def cluster_entities(statistics: Statistics, l1: float, beta: float, move: bool 
     return Clustering(number[cluster][group], gains[kept], estimate_weight(error[kept], variance[kept], l1, beta))
 
 
-def _merge(error: Array, variance: Array, l1: float, beta: float) -> Array:
+def _merge(error: Array, variance: Array, l1: float, beta: float, watch: Callable[[], None]) -> Array:
     """The cluster of each entity after merging pairs while the best of them raises the gain."""
     n = len(error)
     cluster = np.arange(n)
     gains = measure_gain(error, variance, l1, beta).sum(axis=1)
     rises = np.full((n, n), -np.inf)
     for i in range(n - 1):
+        watch()
         rises[i, i + 1 :] = _measure_rises(error, variance, gains, i, np.arange(i + 1, n), l1, beta)
     alive = np.ones(n, dtype=bool)
     best = rises.argmax(axis=1)
     for _ in range(n - 1):
+        watch()
         heights = rises[np.arange(n), best]
         i = int(heights.argmax())
         if not heights[i] > 0:
@@ -98,13 +103,14 @@ def _merge(error: Array, variance: Array, l1: float, beta: float) -> Array:
     return cluster
 
 
-def _move(error: Array, variance: Array, cluster: Array, l1: float, beta: float) -> Array:
+def _move(error: Array, variance: Array, cluster: Array, l1: float, beta: float, watch: Callable[[], None]) -> Array:
     """Let entities, one after another, go to the cluster where the gain is largest, until none does."""
     _, cluster = np.unique(cluster, return_inverse=True)
     errors, variances = _add_up(error, cluster), _add_up(variance, cluster)
     for _ in range(MOST_ROUNDS):
         moved = False
         for i in range(len(error)):
+            watch()
             home = cluster[i]
             without = measure_gain(errors[home] - error[i], variances[home] - variance[i], l1, beta).sum()
             gains = measure_gain(errors, variances, l1, beta).sum(axis=1)

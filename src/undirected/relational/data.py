@@ -157,15 +157,15 @@ class RelationalData:
             tables.append(Entities(table.type, Dataset(table.cells.domain, codes, source=table.cells.source), table.arguments, table.keys))
         return RelationalData(tables, self.source)
 
-    def cut_observed(self, n_folds: int, seed: int = 0) -> list[list[Array]]:
-        """Cut the known cells at random into folds of equal size: for each fold, marks for `hide`."""
+    def draw_fold(self, n_folds: int, fold: int, seed: int = 0) -> list[Array]:
+        """Marks, for `hide`, of one of the folds of equal size into which the known cells are cut at random."""
         sizes = [table.cells.codes.size for table in self.tables]
         known = np.flatnonzero(np.concatenate([table.cells.codes.ravel() >= 0 for table in self.tables]))
-        shuffled = np.random.default_rng(seed).permutation(known)
-        folds = []
-        for part in np.array_split(shuffled, n_folds):
-            marks = np.zeros(sum(sizes), dtype=bool)
-            marks[part] = True
-            pieces = np.split(marks, np.cumsum(sizes)[:-1])
-            folds.append([piece.reshape(table.cells.codes.shape) for piece, table in zip(pieces, self.tables, strict=True)])
-        return folds
+        marks = np.zeros(sum(sizes), dtype=bool)
+        marks[np.array_split(np.random.default_rng(seed).permutation(known), n_folds)[fold]] = True
+        pieces = np.split(marks, np.cumsum(sizes)[:-1])
+        return [piece.reshape(table.cells.codes.shape) for piece, table in zip(pieces, self.tables, strict=True)]
+
+    def cut_observed(self, n_folds: int, seed: int = 0) -> list[list[Array]]:
+        """All folds of `draw_fold`."""
+        return [self.draw_fold(n_folds, fold, seed) for fold in range(n_folds)]

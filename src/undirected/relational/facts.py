@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +16,13 @@ from undirected.data.variables import Domain, Variable
 from undirected.errors import DataError, TableWarning
 from undirected.kernels.types import Array
 from undirected.relational.data import Entities, RelationalData
-from undirected.relational.schema import Argument, EntityType
+from undirected.relational.schema import Argument, EntityType, Schema
 from undirected.relational.tables import SHOWN, code_attributes, find_entities, list_texts, make_keys, read_columns
 
 TRUTH = ("no", "yes")
 ARGUMENTS = ("subject", "object")
 MOST_CELLS = 200_000_000  # of a table of all pairs; beyond, only pairs of which something is told are stored
+MOST_OPEN_CELLS = 10_000_000  # where most of them are unknown
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,12 @@ class World:
     closed: bool = True
     cross_product: bool | None = None
     self_pairs: bool | None = None
+    like: Schema | None = None
 
 
-def read_folder(path: str | os.PathLike[str], *, self_pairs: bool | None = None, entity_columns: bool = False) -> RelationalData:
+def read_folder(
+    path: str | os.PathLike[str], *, self_pairs: bool | None = None, entity_columns: bool = False, like: Schema | None = None
+) -> RelationalData:
     """Read a folder of tab-separated tables with names in their first lines.
 
     ``entities.tsv``: keys, one a line, under the name of the type. ``attributes.tsv`` (optional): keys and attributes. ``relations.tsv``
@@ -59,6 +64,8 @@ def read_folder(path: str | os.PathLike[str], *, self_pairs: bool | None = None,
         Whether an entity makes a pair with itself; by default, if a fact tells of such a pair.
     entity_columns
         Take the further columns of ``entities.tsv`` as attributes, too.
+    like
+        The schema of other data or of a model, whose states, bins and relations are taken.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -67,14 +74,15 @@ def read_folder(path: str | os.PathLike[str], *, self_pairs: bool | None = None,
     kind, *further = table.known_names
     keys = make_keys(table, [kind])
     place = {key: row for row, key in enumerate(keys)}
-    parts = [code_attributes(table, further)] if entity_columns else []
+    known = None if like is None or kind not in like.names else like[kind].attributes.variables
+    parts = [code_attributes(table, further, known=_choose(known, further))] if entity_columns else []
     if (folder / "attributes.tsv").exists():
-        parts.append(_read_attributes(folder / "attributes.tsv", kind, place))
+        parts.append(_read_attributes(folder / "attributes.tsv", kind, place, known))
     domain = Domain([variable for part in parts for variable in part.domain.variables])
     codes = np.concatenate([np.zeros((len(keys), 0), np.int8), *(part.codes for part in parts)], axis=1)
     tables = [_make_plain(kind, keys, Dataset(domain, codes, source=folder.name))]
     if (folder / "relations.tsv").exists():
-        tables.append(_read_relations(folder, kind, place, World(self_pairs=self_pairs)))
+        tables.append(_read_relations(folder, kind, place, World(self_pairs=self_pairs, like=like)))
     return RelationalData(tables, folder.name)
 
 
@@ -85,6 +93,7 @@ def read_triples(
     cross_product: bool | None = None,
     self_pairs: bool | None = None,
     entity: str = "entity",
+    like: Schema | None = None,
 ) -> RelationalData:
     """Read lines of head, relation and tail with tabs between them: one type of entities, and pairs with a yes/no attribute per relation.
 
@@ -93,11 +102,14 @@ def read_triples(
     closed_world
         Whether what is not listed is false; otherwise it is unknown.
     cross_product
-        Store all pairs, or only those of which something is told; by default all, unless they have more than 200 million cells.
+        Store all pairs, or only those of which something is told; by default all, unless they have more than
+        200 million cells (10 million where what is not listed is unknown).
     self_pairs
         Whether an entity makes a pair with itself; by default, if a line tells of such a pair.
     entity
         What the type is called.
+    like
+        The schema of other data or of a model, whose relations are taken.
     """
     table = read_columns(path, header=False, format="tsv")
     if len(table.columns) != 3:
@@ -106,7 +118,9 @@ def read_triples(
     relations = sorted(table.columns[1].known)
     place = {key: row for row, key in enumerate(keys)}
     facts = _find_facts(table, (0, 1, 2), entity, place, relations)
-    pairs = _make_pairs(entity, len(keys), relations, facts, Facts.none(), World(closed_world, cross_product, self_pairs), table.source)
+    pairs = _make_pairs(
+        entity, len(keys), relations, facts, Facts.none(), World(closed_world, cross_product, self_pairs, like), table.source
+    )
     plain = Dataset(Domain([]), np.zeros((len(keys), 0), np.int8), source=table.source)
     return RelationalData([_make_plain(entity, keys, plain), pairs], Path(path).name)
 
@@ -116,13 +130,18 @@ def _make_plain(kind: str, keys: list[str], cells: Dataset) -> Entities:
     return Entities(EntityType(kind, cells.domain), cells, np.zeros((len(keys), 0), np.int32), tuple(keys))
 
 
-def _read_attributes(file: Path, kind: str, place: dict[str, int]) -> Dataset:
+def _choose(known: Sequence[Variable] | None, columns: Sequence[str]) -> list[Variable] | None:
+    """Of known variables those that are among the columns."""
+    return None if known is None else [variable for variable in known if variable.name in columns]
+
+
+def _read_attributes(file: Path, kind: str, place: dict[str, int], known: Sequence[Variable] | None) -> Dataset:
     """The attributes of the entities, in the order of their keys; those of no line are unknown."""
     table = read_columns(file)
     key, *names = table.known_names
     make_keys(table, [key])
     rows = find_entities(table, [key], kind, place)
-    coded = code_attributes(table, names)
+    coded = code_attributes(table, names, known=_choose(known, names))
     codes = np.full((len(place), len(coded.domain)), -1, coded.codes.dtype)
     codes[rows] = coded.codes
     return Dataset(coded.domain, codes, source=str(file))
@@ -187,7 +206,11 @@ def _make_pairs(kind: str, n: int, relations: list[str], facts: Facts, unknown: 
     """Pairs with a yes/no attribute for each relation that holds between some two different entities."""
     between = np.bincount(facts.relations[facts.heads != facts.tails], minlength=len(relations))
     kept = np.flatnonzero(between > 0)
-    if len(kept) < len(relations):
+    wanted = _list_relations(kind, world)
+    if wanted is not None:
+        relations = [*relations, *(name for name in wanted if name not in relations)]
+        kept = np.array([relations.index(name) for name in wanted], dtype=np.int64)
+    elif len(kept) < len(relations):
         left = [relations[k] for k in np.flatnonzero(between == 0)]
         more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
         text = ", ".join(map(repr, left[:SHOWN])) + more
@@ -210,15 +233,28 @@ def _make_pairs(kind: str, n: int, relations: list[str], facts: Facts, unknown: 
     return Entities(_make_pair_type(kind, domain), Dataset(domain, codes, source=source), arguments)
 
 
+def _list_relations(kind: str, world: World) -> list[str] | None:
+    """The relations of the pairs of a schema, if one is given that has them."""
+    name = _name_pairs(kind)
+    return world.like[name].attributes.names if world.like is not None and name in world.like.names else None
+
+
+def _name_pairs(kind: str) -> str:
+    return "pair" if kind != "pair" else "pair of pairs"
+
+
 def _make_pair_type(kind: str, domain: Domain) -> EntityType:
-    name = "pair" if kind != "pair" else "pair of pairs"
-    return EntityType(name, domain, tuple(Argument(argument, kind) for argument in ARGUMENTS))
+    return EntityType(_name_pairs(kind), domain, tuple(Argument(argument, kind) for argument in ARGUMENTS))
 
 
 def _list_pairs(n: int, n_attributes: int, facts: Facts, unknown: Facts, world: World) -> Array:
     """The pairs that are stored, in order: all of them, or those of which something is told."""
     on_itself = world.self_pairs if world.self_pairs is not None else bool((facts.heads == facts.tails).any())
-    everything = world.cross_product if world.cross_product is not None else world.closed and n * n * n_attributes <= MOST_CELLS
+    everything = (
+        world.cross_product
+        if world.cross_product is not None
+        else n * n * n_attributes <= (MOST_CELLS if world.closed else MOST_OPEN_CELLS)
+    )
     if everything:
         numbers = np.arange(n * n, dtype=np.int64)
     else:

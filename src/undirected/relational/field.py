@@ -82,11 +82,15 @@ class RelationalField:
             if work.is_over:
                 stopped_by = StoppedBy.TIME
                 break
-            residual = self.sweep(cells)
-            sweeps += 1
+            try:
+                residual = self.sweep(cells)
+                sweeps += 1
+                work.emit(Counted("sweeps over unknown attributes", sweeps, most_sweeps))
+            except KeyboardInterrupt:
+                stopped_by = StoppedBy.INTERRUPT
+                break
             if residual < tol:
                 break
-            work.emit(Counted("sweeps over unknown attributes", sweeps, most_sweeps))
         else:
             stopped_by = StoppedBy.SWEEPS if len(cells) else StoppedBy.CONVERGED
         return Inferred(self.read(), residual, sweeps, stopped_by)
@@ -114,18 +118,24 @@ class RelationalField:
         cells = self.list_cells([~known for known in self.beliefs.known])
         rng = np.random.default_rng(work.seed)
         sums: list[Array] = []  # of each part of the chain
-        sweeps, stopped_by = 0, StoppedBy.CONVERGED
+        sweeps, stopped_by, chances = 0, StoppedBy.CONVERGED, None
         for done in range(-burn_in, n_sweeps if len(cells) else -burn_in):
-            if work.is_over and sweeps:
+            if work.is_over and done > -burn_in:
                 stopped_by = StoppedBy.TIME
                 break
-            chances = self.kernel.draw(cells, rng.random(len(cells)))
+            try:
+                chances = self.kernel.draw(cells, rng.random(len(cells)))
+                work.emit(Counted("sweeps of Gibbs sampling", done + burn_in + 1, burn_in + n_sweeps))
+            except KeyboardInterrupt:
+                stopped_by = StoppedBy.INTERRUPT
+                break
             if done >= 0:
                 if done % (n_sweeps // PARTS) == 0:
                     sums.append(np.zeros(len(chances)))
                 sums[-1] += chances
                 sweeps += 1
-            work.emit(Counted("sweeps of Gibbs sampling", done + burn_in + 1, burn_in + n_sweeps))
+        if not sweeps and len(cells):
+            return Inferred(self._fill_in(chances) if chances is not None else self.beliefs, float("nan"), 0, stopped_by)
         mean = np.sum(sums, axis=0) / max(sweeps, 1)
         whole = np.array(sums[: sweeps // (n_sweeps // PARTS)]) / (n_sweeps // PARTS)
         error = float((whole.std(axis=0, ddof=1) / np.sqrt(len(whole))).max(initial=0.0)) if len(whole) > 1 else float("nan")

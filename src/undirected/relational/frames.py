@@ -16,7 +16,7 @@ from undirected.data.variables import Domain, Variable
 from undirected.errors import DataError, ParameterError, did_you_mean
 from undirected.kernels.types import Array
 from undirected.relational.data import Entities, RelationalData
-from undirected.relational.schema import EntityType
+from undirected.relational.schema import EntityType, Schema
 from undirected.relational.tables import Plan, Reference, TableRules, as_names, make_types, read_columns
 
 TRUTH = ("no", "yes")
@@ -35,6 +35,7 @@ def read_frames(
     drop: Sequence[str] = (),
     cross_product: bool | Collection[str] = False,
     self_pairs: bool | None = None,
+    like: Schema | None = None,
 ) -> RelationalData:
     """Take a table for each type of entities and links: pandas or polars frames, paths, or anything else that `read_data` takes.
 
@@ -56,6 +57,8 @@ def read_frames(
         for attributes then gets one called like the link type, which tells whether a tuple is listed.
     self_pairs
         Whether tuples may name an entity twice; by default, if the table lists such a tuple, or takes only what is listed.
+    like
+        The schema of other data or of a model, whose states and bins are taken for attributes of the same type and name.
 
     Examples
     --------
@@ -66,7 +69,7 @@ def read_frames(
     >>> RelationalData.from_frames({"person": (people, "name")}, {"friends": (friends, {"a": "person", "b": "person"})}, cross_product=True)
     <RelationalData of 3 person (1 attributes), 6 friends (1 attributes), from frames>
     """
-    rules = TableRules(bins, as_names(categorical), as_names(numeric), as_names(drop))
+    rules = TableRules(bins, as_names(categorical), as_names(numeric), as_names(drop), like)
     links = links or {}
     twice = [name for name in links if name in entities]
     if twice:

@@ -77,7 +77,7 @@ class _Atoms:
         for table in data.tables:
             self._first.append(len(variables))
             for key in data.list_names(table.type.name):
-                name = f"{table.type.name}{_bracket(key)}"
+                name = f"{table.type.name}({key})" if table.keys is not None else f"{table.type.name}{key}"
                 variables += [Variable(f"{name}.{v.name}", v.states) for v in table.type.attributes.variables]
         self.domain = Domain(variables)
 
@@ -97,10 +97,6 @@ class _Atoms:
 def _read_states(table: Entities) -> list[str | None]:
     domain = table.type.attributes
     return [(*domain[v].states, None)[code] for row in table.cells.codes.tolist() for v, code in enumerate(row)]
-
-
-def _bracket(name: str) -> str:
-    return name if name.startswith("(") else f"({name})"
 
 
 def _list_pairs(data: RelationalData, wiring: Wiring, family: Family) -> Array:

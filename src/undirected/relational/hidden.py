@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,15 +100,16 @@ def propose_hidden(
     l1: float,
     beta: float,
     move_entities: bool,
+    watch: Callable[[], None],
 ) -> list[tuple[str, Clustering]]:
     """For each of the types the clustering that the model's errors along all paths suggest; types without one are left out."""
     found = []
-    for name in types:
+    for name in dict.fromkeys(types):
         paths = templates.list_candidates(name)
-        if not paths:
+        if not paths or not len(wiring.data[name]):
             continue
         error, variance = (np.concatenate([wiring.add_up(part, path) for path in paths], axis=1) for part in errors)
-        clustering = cluster_entities(Statistics(error, variance), l1, beta, move_entities)
+        clustering = cluster_entities(Statistics(error, variance), l1, beta, move_entities, watch)
         if len(clustering.gains):
             found.append((name, clustering))
     return found

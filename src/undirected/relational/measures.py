@@ -69,7 +69,8 @@ class Ranks:
 
 def rank_facts(truth: RelationalData, marks: Sequence[Array], predicted: Sequence[Sequence[Array]]) -> Ranks:
     """Rank each hidden true fact of a link among the hidden facts of its relation that share one of its entities and are false, once for
-    each argument; ties count half. Facts that are known need no rank: true ones are left out, false ones would come last."""
+    each argument; ties count half. Every attribute of two states counts as a relation. Facts that are known need no rank: true ones are
+    left out, false ones would come last."""
     ranks = [np.zeros(0)]
     for table, marked, chances in zip(truth.tables, marks, predicted, strict=True):
         if not table.type.is_link:
@@ -77,7 +78,7 @@ def rank_facts(truth: RelationalData, marks: Sequence[Array], predicted: Sequenc
         for v in np.flatnonzero(table.type.attributes.n_states == 2).tolist():
             rows = np.flatnonzero(marked[:, v] & (table.cells.codes[:, v] >= 0))
             p, true = chances[v][rows, 1], table.cells.codes[rows, v] == 1
-            ranks += [_rank_within(table.arguments[rows, k], p, true) for k in range(2)]
+            ranks += [_rank_within(table.arguments[rows, k], p, true) for k in range(len(table.type.arguments))]
     rank = np.concatenate(ranks)
     if not len(rank):
         return Ranks(float("nan"), {k: float("nan") for k in RANKS}, 0)
@@ -85,12 +86,15 @@ def rank_facts(truth: RelationalData, marks: Sequence[Array], predicted: Sequenc
 
 
 def _rank_within(groups: Array, chances: Array, true: Array) -> Array:
-    """The rank of each true fact among the false ones of its group."""
-    out = []
-    for group in np.unique(groups[true]):
-        inside = groups == group
-        false = np.sort(chances[inside & ~true])
-        mine = chances[inside & true]
-        above, below = (np.searchsorted(false, mine, side=side) for side in ("right", "left"))
-        out.append(1 + (len(false) - above) + (above - below) / 2)
-    return np.concatenate([np.zeros(0), *out])
+    """The rank of each true fact among the false ones of its group; facts without a group (-1) have none."""
+    order = np.argsort(groups, kind="stable")
+    order = order[groups[order] >= 0]
+    cuts = np.flatnonzero(np.diff(groups[order])) + 1
+    out = [np.zeros(0)]
+    for inside in np.split(order, cuts):
+        mine = chances[inside[true[inside]]]
+        if len(mine):
+            false = np.sort(chances[inside[~true[inside]]])
+            above, below = (np.searchsorted(false, mine, side=side) for side in ("right", "left"))
+            out.append(1 + (len(false) - above) + (above - below) / 2)
+    return np.concatenate(out)

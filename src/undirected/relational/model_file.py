@@ -81,6 +81,7 @@ def _build(tree: dict[str, Any], name: str) -> TreeRMN:
     hidden = [_read_hidden(entry, schema, name) for entry in tree["hidden"]]
     settings = {key: tree["settings"][key] for key in SETTINGS}
     model = TreeRMN(**settings, beta=tree["beta"])
+    model.check_settings(schema)
     templates = Templates(schema, _read_whole(settings["order"], name), settings["templates"], count_categories(schema, hidden))
     weights = np.array(tree["weights"], dtype=float)
     if weights.shape != (templates.n_weights,) or not np.isfinite(weights).all():

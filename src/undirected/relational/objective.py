@@ -16,6 +16,7 @@ from undirected.weights.objective import Block
 from undirected.weights.sum_objective import FactorisedBlocks, factorise_blocks
 
 ROWS = 4096  # entities that one core works on at a time
+MOST_CROSSES = 2000  # along one path; more are left out of the curvature, which only scales steps
 FLOPS = 20e9  # a second, roughly
 
 
@@ -186,7 +187,7 @@ class TypeRegression:
             a, b = np.nonzero(self.of[:, None] == self.of[None, :])
             if path.is_own_inverse:
                 a, b = a[a < b], b[a < b]
-            if len(a):
+            if 0 < len(a) <= MOST_CROSSES:
                 crosses.append(Cross(self.design.index[block.at + b, a], a, b, block.at + b, back.at + a))
         return crosses
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from undirected.errors import DataError
 from undirected.relational.schema import Schema
 
 OUT, IN, TWIN = "out", "in", "twin"
+MOST_PATHS = 2000  # from one type
 
 
 class Step(NamedTuple):
@@ -63,8 +66,12 @@ def list_paths(schema: Schema, start: str, order: int) -> list[Path]:
     found = [Path(start, (), start)]
     newest = found
     for _ in range(order):
-        newest = [longer for path in newest for longer in _lengthen(schema, path)]
+        newest = list(itertools.islice((longer for path in newest for longer in _lengthen(schema, path)), MOST_PATHS + 1))
         found = found + newest
+        if len(found) > MOST_PATHS:
+            raise DataError(
+                f"there are more than {MOST_PATHS:,} paths of at most {order} steps from type {start!r}; choose a smaller order"
+            )
     if order > 0 and schema[start].has_twins:
         found.insert(1, Path(start, (Step(TWIN, start),), start))
     return found

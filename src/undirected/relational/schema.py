@@ -81,21 +81,17 @@ class Schema:
 
     def _check_cycles(self) -> None:
         """Raise where types lead to each other in a circle; one that leads to itself, as an employee to a manager, may."""
-        state: dict[str, int] = {}
-
-        def visit(name: str, trail: tuple[str, ...]) -> None:
-            state[name] = 1
-            for argument in self[name].arguments:
-                if state.get(argument.target) == 1 and argument.target != name:
-                    circle = " -> ".join([*trail[trail.index(argument.target) :], argument.target])
-                    raise DataError(f"types refer to each other in a circle ({circle}); leave one of these columns out")
-                if argument.target not in state:
-                    visit(argument.target, (*trail, argument.target))
-            state[name] = 2
-
-        for kind in self.types:
-            if kind.name not in state:
-                visit(kind.name, (kind.name,))
+        leads = {kind.name: {a.target for a in kind.arguments} - {kind.name} for kind in self.types}
+        while free := [name for name, targets in leads.items() if not targets & leads.keys()]:
+            for name in free:
+                del leads[name]
+        if not leads:
+            return
+        trail = [next(iter(leads))]
+        while (following := next(a.target for a in self[trail[-1]].arguments if a.target in leads and a.target != trail[-1])) not in trail:
+            trail.append(following)
+        circle = " -> ".join([*trail[trail.index(following) :], following])
+        raise DataError(f"types refer to each other in a circle ({circle}); leave one of these columns out")
 
 
 def describe_difference(learned: Schema, other: Schema) -> str:

@@ -14,6 +14,7 @@ from undirected.errors import DataError, TableWarning, did_you_mean
 from undirected.relational.data import RelationalData
 from undirected.relational.databases import Database, TableFacts, match_name, open_database
 from undirected.relational.frames import fill_tuples
+from undirected.relational.schema import Schema
 from undirected.relational.tables import Plan, Reference, TableRules, as_names, make_types
 
 PIECE_CELLS = 1 << 19  # cells that are objects of their own at a time
@@ -32,6 +33,7 @@ def read_sql(
     drop: Sequence[str] = (),
     cross_product: bool | Collection[str] = False,
     self_pairs: bool | None = None,
+    like: Schema | None = None,
 ) -> RelationalData:
     """Read the tables of a database, each as a type; nothing is ever written to it.
 
@@ -53,10 +55,10 @@ def read_sql(
     references
         What columns of tables and views refer to, beside the foreign keys declared: ``{table: {column: table}}``, with a tuple where a
         key has several columns.
-    bins, categorical, numeric, drop, cross_product, self_pairs
+    bins, categorical, numeric, drop, cross_product, self_pairs, like
         As for `read_frames`. A foreign key with a dropped column is not followed.
     """
-    rules = TableRules(bins, as_names(categorical), as_names(numeric), as_names(drop))
+    rules = TableRules(bins, as_names(categorical), as_names(numeric), as_names(drop), like)
     with open_database(address, schema) as (database, source):
         names = _choose_tables(database, tables, source)
         facts = {name: database.describe(name) for name in names}

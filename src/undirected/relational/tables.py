@@ -20,7 +20,7 @@ from undirected.data.variables import MAX_STATES, Domain, Variable, as_number, f
 from undirected.errors import DataError, ParameterError, TableWarning, did_you_mean
 from undirected.kernels.types import Array
 from undirected.relational.data import MAX_NAMED, Entities
-from undirected.relational.schema import Argument, EntityType
+from undirected.relational.schema import Argument, EntityType, Schema
 
 SHOWN = 8
 
@@ -57,10 +57,17 @@ class TableRules:
     categorical: Sequence[str] = ()
     numeric: Sequence[str] = ()
     drop: Sequence[str] = ()
+    like: Schema | None = None  # whose variables are taken for columns of the same type and name
 
     def choose(self, names: Sequence[str], kind: str, columns: Sequence[str]) -> list[str]:
         """The columns of a table that names mean."""
         return [column for column in columns if column in names or f"{kind}.{column}" in names]
+
+    def find_variables(self, kind: str, columns: Sequence[str]) -> list[Variable] | None:
+        """The known variables of a type that has such columns, None where the type is new."""
+        if self.like is None or kind not in self.like.names:
+            return None
+        return [variable for variable in self.like[kind].attributes.variables if variable.name in columns]
 
     def check(self, columns: Mapping[str, Sequence[str]]) -> None:
         """Raise for a name that no table has; ``columns`` are those of each type."""
@@ -167,9 +174,14 @@ def _find_key(text: str, place: Mapping[str, int]) -> int:
     return place.get(other, -2) if as_number(text) is not None else -2
 
 
-def code_attributes(table: RawTable, columns: Sequence[str], rules: ColumnRules | None = None) -> Dataset:
+def code_attributes(
+    table: RawTable, columns: Sequence[str], rules: ColumnRules | None = None, known: Sequence[Variable] | None = None
+) -> Dataset:
     """Code columns as attributes. Those that are empty, and those that tell hardly anything because nearly every row has another text, are
-    left out with a warning, unless ``rules`` name them."""
+    left out with a warning, unless ``rules`` name them. With ``known`` variables these are coded, and other columns left out; states that
+    they do not have are unknown cells, with a warning."""
+    if known is not None:
+        return _code_known(table, known)
     rules = rules or ColumnRules()
     kept: list[tuple[Variable, Array]] = []
     told = []
@@ -187,6 +199,15 @@ def code_attributes(table: RawTable, columns: Sequence[str], rules: ColumnRules 
     for v, (_, own) in enumerate(kept):
         codes[:, v] = own
     return Dataset(domain, codes, source=table.source, lines=table.lines if isinstance(table.lines, np.ndarray) else None)
+
+
+def _code_known(table: RawTable, known: Sequence[Variable]) -> Dataset:
+    """The columns of some variables, with their states and bins."""
+    if not known:
+        return Dataset(Domain([]), np.zeros((table.n_rows, 0), np.int8), source=table.source)
+    part = clean_table(table.select([place_column(table, variable.name) for variable in known]), (), None)
+    coded = encode(part, Domain(known), "missing")
+    return Dataset(coded.domain, coded.codes, source=table.source)
 
 
 def _code_column(part: RawTable, name: str, rules: ColumnRules) -> tuple[Variable, Array] | str:
@@ -291,7 +312,7 @@ def _make_entities(
     dropped = rules.choose(rules.drop, plan.name, free)
     free = [column for column in free if column not in dropped]
     own = ColumnRules(rules.bins, *(rules.choose(names, plan.name, free) for names in (rules.categorical, rules.numeric)))
-    cells = code_attributes(table, free, own)
+    cells = code_attributes(table, free, own, rules.find_variables(plan.name, free))
     kind = EntityType(plan.name, cells.domain, tuple(ref.argument for ref in plan.references))
     stacked = np.stack(named, axis=1) if named else np.zeros((table.n_rows, 0), np.int32)
     return Entities(kind, cells, stacked, tuple(keys) if keys is not None else None)

@@ -108,6 +108,17 @@ class Templates:
                 out[place.offset : place.offset + n] = weights[family.offset : family.offset + n]
         return out
 
+    def mark_weights(self, states: Sequence[Array]) -> Array:
+        """The weights of which one end is an active state that ``states`` marks, in an array for each type."""
+        marks = np.zeros(self.n_weights, dtype=bool)
+        for family in self.families:
+            start, end = (states[self.schema.index(name)] for name in (family.path.start, family.path.end))
+            touched = end[family.columns] if family.kind != "unary" else start[family.rows]
+            if family.kind == "pair":
+                touched = touched | start[family.rows]
+            marks[family.offset : family.offset + len(family.rows)] = touched
+        return marks
+
     def hidden_numbers(self, name: str, first: int, last: int) -> Array:
         """The weights of hidden categories ``first`` to ``last`` of a type: categories by active states, one path after another."""
         return np.concatenate([self._hidden[path][first:last] for path in self.list_candidates(name)], axis=1)
@@ -130,6 +141,7 @@ class Templates:
             for path in self.trees[name] if self.hidden[k] else ():
                 shape = self.hidden[k], self.active[self.schema.index(path.end)]
                 if shape[1]:
+                    self._check_size(shape[0] * shape[1])
                     self._hidden[path] = self.n_weights + np.arange(shape[0] * shape[1]).reshape(shape)
                     rows, columns = np.indices(shape).reshape(2, -1)
                     self._add("hidden", path, rows, columns)
@@ -137,6 +149,7 @@ class Templates:
     def _number_pairs(self, path: Path) -> None:
         start, end = self.schema.index(path.start), self.schema.index(path.end)
         shape = self.active[start], self.active[end]
+        self._check_size(shape[0] * shape[1])
         if not path.steps:
             segment = self.segments[start]
             rows, columns = np.nonzero(np.triu(segment[:, None] != segment[None, :]))
@@ -156,7 +169,10 @@ class Templates:
         if len(rows):
             self.families.append(Family(kind, path, self.n_weights, rows, columns))
         self.n_weights += len(rows)
-        if self.n_weights > MAX_WEIGHTS:
+
+    def _check_size(self, n: int) -> None:
+        """Raise before so many weights more are too many."""
+        if self.n_weights + n > MAX_WEIGHTS:
             raise ParameterError(
                 f"order={self.order} makes more than {MAX_WEIGHTS:,} weights; choose a smaller order, or templates='unary'"
             )

@@ -31,12 +31,14 @@ from undirected.relational.hidden import (
 from undirected.relational.learner import RelationalLearner
 from undirected.relational.measures import score_cells
 from undirected.relational.objective import RelationalPseudoLikelihood
+from undirected.relational.schema import Schema
+from undirected.relational.tables import as_names
 from undirected.relational.templates import MAX_ORDER, TEMPLATES, Templates
 from undirected.relational.wiring import Wiring
 from undirected.weights.fit import MAX_ITERATIONS, minimise
 from undirected.weights.outcome import Outcome
 from undirected.weights.penalty import Penalty
-from undirected.work import MEMORY, Milestone, StoppedBy, Work
+from undirected.work import MEMORY, Milestone, Stopped, StoppedBy, Work
 
 OBJECTIVES = ("pl", "cd1")
 INFERENCES = ("gibbs", "mean-field")
@@ -45,6 +47,7 @@ MOST_HIDDEN = 20  # hidden variables that are tried by default
 PATIENCE = 2  # steps of hidden variables that may not help before the search ends
 BETAS = (1.0, 3.0, 10.0)  # that are tried by default
 BETA_CLUSTER = 10.0  # where beta is chosen
+LARGEST_PENALTY, HELD = 1e9, 1e12  # penalties of weights that are free, and of those of which nothing is known
 MOST_REASSIGNMENTS = 5  # of entities to categories after a fit
 MOST_INEXACT_STEPS = 200  # along slopes that are not exact, which need not lead to any end
 
@@ -91,7 +94,7 @@ class TreeRMN(RelationalLearner):
     Parameters
     ----------
     order : int
-        Longest path, in steps between an entity and a link.
+        Longest path, in steps between an entity and a link. Long paths need much data: on little, 0 or 1 predicts better.
     hidden : int or "auto"
         The most hidden variables to look for. ``auto`` adds one at a time while that helps to predict one part in twenty of the known
         attributes, which is hidden meanwhile; at most twenty.
@@ -113,7 +116,7 @@ class TreeRMN(RelationalLearner):
     hidden_types : list of str, optional
         Types that may have hidden variables; by default those that are no links.
     rounds : int
-        Fits of the weights, between which unknown attributes are inferred anew.
+        Fits of the weights, between which unknown attributes are inferred anew. More than one has rarely helped.
     inference : {"gibbs", "mean-field"}
         How unknown attributes are predicted: by sampling, or by mean field, which is faster and surer of itself than it should be where
         unknown attributes depend much on each other. While settings are chosen it is mean field.
@@ -195,7 +198,8 @@ class TreeRMN(RelationalLearner):
         """How many weights there are."""
         return self.templates_.n_weights
 
-    def _check(self, data: RelationalData) -> None:
+    def check_settings(self, schema: Schema) -> None:
+        """Raise unless the parameters make sense for these types."""
         check_number("order", self.order, 0, MAX_ORDER, whole=True)
         if self.hidden != "auto":
             check_number("hidden", self.hidden, 0, whole=True)
@@ -206,24 +210,26 @@ class TreeRMN(RelationalLearner):
         ):
             if value not in known:
                 raise ParameterError(f"{name}={value!r} is not known; choose one of {', '.join(known)}")
-        check_number("l1", self.l1, 0)
+        check_number("l1", self.l1, 0, LARGEST_PENALTY)
         if self.beta != "auto":
-            check_number("beta", self.beta, 0)
+            check_number("beta", self.beta, 0, LARGEST_PENALTY)
         if self.beta_cluster is not None:
-            check_number("beta_cluster", self.beta_cluster, 0)
+            check_number("beta_cluster", self.beta_cluster, 0, LARGEST_PENALTY)
         check_number("rounds", self.rounds, 1, whole=True)
-        check_number("tol", self.tol, 0, above=True)
-        for name in self.hidden_types or ():
-            data.schema.index(name)
+        check_number("tol", self.tol, 0, 1, above=True)
+        for name in as_names(self.hidden_types or ()):
+            schema.index(name)
 
     # -- learning
     def _learn(self, data: RelationalData, work: Work) -> StoppedBy:
-        self._check(data)
+        self.check_settings(data.schema)
         self.beta_ = BETAS[0] if self.beta == "auto" else float(self.beta)
         most = MOST_HIDDEN if self.hidden == "auto" else int(self.hidden)
         state: _State | None = None
         if "auto" in (self.beta, self.hidden) and data.n_observed >= VALIDATION_FOLDS:
             most, state = self._choose_settings(data, work.share(0.6), most)
+        elif self.hidden == "auto":
+            most = 0  # too little is known to judge by
         if state is None:
             state = self._grow(data, most, work)
         self.templates_, self.weights_, self.hidden_ = state.templates, state.weights, state.hidden
@@ -234,7 +240,7 @@ class TreeRMN(RelationalLearner):
     def _choose_settings(self, data: RelationalData, work: Work, most: int) -> tuple[int, _State | None]:
         """Set the penalty that predicts best what is hidden on purpose, and say with how many hidden variables it does; the search ends
         when two steps have not helped. After Ctrl-C there is a model, too, which has not seen what was hidden."""
-        marks = data.cut_observed(VALIDATION_FOLDS, self.random_state)[0]
+        marks = data.draw_fold(VALIDATION_FOLDS, 0, self.random_state)
         training = data.hide(marks)
         wiring = self._wire(training, work)
         found: list[tuple[float, float, int]] = []
@@ -279,6 +285,8 @@ class TreeRMN(RelationalLearner):
                 state = grown
         except KeyboardInterrupt:
             state.outcome.stopped_by = StoppedBy.INTERRUPT
+        except Stopped as stop:
+            state.outcome.stopped_by = stop.why
         return state
 
     def _wire(self, data: RelationalData, work: Work) -> Wiring:
@@ -291,6 +299,8 @@ class TreeRMN(RelationalLearner):
         templates = Templates(data.schema, self.order, self.templates, count_categories(data.schema, hidden))
         categories = mark_categories(data, hidden)
         beliefs = Beliefs.of(data, categories)
+        never = [np.repeat((t.cells.codes < 0).all(axis=0), t.type.attributes.n_states - 1) for t in data.tables]
+        never_known = any(states.any() for states in never)
         weights: Array | None = None
         if start is not None:
             weights = templates.carry(start[0], start[1])
@@ -305,8 +315,12 @@ class TreeRMN(RelationalLearner):
                 weights = plain.start_unary([count_marginals(table) for table in data.tables])
             exact = self.objective == "pl"
             solver, most = ("auto", MAX_ITERATIONS) if exact else ("plain", MOST_INEXACT_STEPS)
-            penalty = Penalty(self.l1, self.beta_)
+            penalty = Penalty(self.l1, np.where(templates.mark_weights(never), HELD, self.beta_) if never_known else self.beta_)
             outcome = minimise(objective, penalty, weights, tol=self.tol, work=work, solver=solver, max_iterations=most)
+            if never_known:
+                outcome.weights[templates.mark_weights(never)] = 0
+            if not exact and outcome.stopped_by is StoppedBy.ITERATIONS:
+                outcome.stopped_by = StoppedBy.CONVERGED  # as far as such slopes lead
             weights = outcome.weights
         assert weights is not None
         return _State(hidden, templates, weights, outcome, objective)
@@ -317,11 +331,11 @@ class TreeRMN(RelationalLearner):
 
     def _add_hidden(self, data: RelationalData, wiring: Wiring, state: _State, most: int, work: Work) -> _State | None:
         """The model with one more hidden variable for each type where errors suggest one; None where they do for none."""
-        types = self.hidden_types or [kind.name for kind in data.schema.types if not kind.is_link]
+        types = as_names(self.hidden_types or ()) or [kind.name for kind in data.schema.types if not kind.is_link]
         fallback = BETA_CLUSTER if self.beta == "auto" else self.beta_
         beta = fallback if self.beta_cluster is None else self.beta_cluster
         errors = state.objective.measure_errors(state.weights)
-        found = propose_hidden(state.templates, wiring, errors, types, self.l1, beta, self.move_entities)
+        found = propose_hidden(state.templates, wiring, errors, types, self.l1, beta, self.move_entities, work.check)
         found = found[: most - len(state.hidden)]
         if not found:
             return None
