@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import re
 
+import click
 import pytest
 
 import undirected
@@ -85,9 +86,11 @@ def test_the_reference_of_the_command_line_tells_every_option():
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     text = "\n".join(made.describe_group(cli, "undirected"))
-    for name, command in [*cli.commands.items(), *((f"data {name}", command) for name, command in cli.commands["data"].commands.items())]:
-        if name == "data":
-            continue
+    commands = {name: command for name, command in cli.commands.items() if not isinstance(command, click.Group)}
+    for name, group in cli.commands.items():
+        if isinstance(group, click.Group):
+            commands |= {f"{name} {inner}": command for inner, command in group.commands.items()}
+    for name, command in commands.items():
         section = text.partition(f"## `undirected {name}`\n")[2].partition("\n## ")[0]
         assert section
         for option in command.params:
