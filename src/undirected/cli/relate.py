@@ -36,7 +36,7 @@ Examples:
   undirected relate show shop.json                                  strongest templates, hidden categories
   undirected relate explain shop.json shop.db --type person --entity Ann --attribute smokes
   undirected relate plot shop.json shop.db -o shop.svg
-  undirected relate compare shared/data/relational/nations --learners rmn0,rmn1,cvi -o results/
+  undirected relate compare nations/ --learners rmn1,treermn,irm -o results/
 """
 
 

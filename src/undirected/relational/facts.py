@@ -16,13 +16,12 @@ from undirected.data.variables import Domain, Variable
 from undirected.errors import DataError, TableWarning
 from undirected.kernels.types import Array
 from undirected.relational.data import Entities, RelationalData
+from undirected.relational.frames import MOST_CELLS, TRUTH
 from undirected.relational.schema import Argument, EntityType, Schema
 from undirected.relational.tables import SHOWN, code_attributes, find_entities, list_texts, make_keys, read_columns
 
-TRUTH = ("no", "yes")
 ARGUMENTS = ("subject", "object")
-MOST_CELLS = 200_000_000  # of a table of all pairs; beyond, only pairs of which something is told are stored
-MOST_OPEN_CELLS = 10_000_000  # where most of them are unknown
+MOST_OPEN_CELLS = 10_000_000  # of a table of all pairs where most are unknown; beyond, only pairs of which something is told are stored
 
 
 @dataclass(frozen=True)
