@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from undirected.errors import DataError, check_number
+from undirected.errors import check_number
 from undirected.evaluation.published import published
-from undirected.evaluation.runs import Row, lock_folder, make_file_name
+from undirected.evaluation.runs import Row, make_file_name, run_kept
 from undirected.relational.data import RelationalData
 from undirected.relational.measures import rank_facts, score_cells
 from undirected.relational.names import make_relational_learner
-from undirected.store import OwnedFile, check_writable, write_whole
+from undirected.store import OwnedFile, write_whole
 from undirected.tuning.tune import align_columns
-from undirected.work import MEMORY, Listener, Milestone, StoppedBy, Work
+from undirected.work import MEMORY, Listener, Milestone, Work
 
 DEFAULT = ("rmn0", "rmn1", "rmn2", "cvi", "treermn", "irm", "mrc", "msl")
 FOLDS = 10
@@ -148,38 +148,8 @@ def compare_relations(
         for name in dict.fromkeys(learners)
         for k in range(folds or FOLDS)
     ]
-    if folder is None:
-        return _run(jobs, None, work)
-    try:
-        (Path(folder) / "relations").mkdir(parents=True, exist_ok=True)
-        check_writable(Path(folder) / "relations" / "new")
-    except OSError as error:
-        raise DataError(f"the folder {folder} cannot be used: {error}") from None
-    with lock_folder(Path(folder)):
-        return _run(jobs, Path(folder), work)
-
-
-def _run(jobs: list[_Job], folder: Path | None, work: Work) -> RelationalComparison:
-    found = RelationalComparison([], False)
-    try:
-        for k, job in enumerate(jobs, 1):
-            file = None if folder is None else job.find_file(folder)
-            kept = None if file is None else file.load_own()
-            row = kept["row"] if kept is not None else job.run()
-            if row["stopped_by"] == StoppedBy.INTERRUPT:  # the learner has given the best so far, which is not to be kept
-                raise KeyboardInterrupt
-            found.rows.append(row)
-            if file is not None and kept is None:
-                assert folder is not None
-                file.save({"row": row})
-                found.save(folder)
-            work.emit(FoldScored(k, len(jobs), row))
-        found.complete = True
-    except KeyboardInterrupt:
-        if not found.rows:
-            raise
-    if folder is not None:
-        found.save(folder)
+    found = RelationalComparison([])
+    run_kept(found, jobs, None if folder is None else Path(folder), "relations", lambda k, row: work.emit(FoldScored(k, len(jobs), row)))
     return found
 
 

@@ -12,12 +12,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from undirected.errors import DataError, ParameterError
 from undirected.evaluation.cell import HEADER_BYTES, Job, find_tuned, is_scored
+from undirected.store import OwnedFile, check_writable
+from undirected.work import StoppedBy
 
 Row = dict[str, Any]
 WAIT_FOR_PROCESSES = 20.0  # seconds that the processes of a killed comparison may take to notice
@@ -148,6 +150,63 @@ def lock_folder(folder: Path) -> Iterator[int | None]:
         yield lock
     finally:
         os.close(lock)
+
+
+class KeptJob(Protocol):
+    """A piece of a comparison that makes one row."""
+
+    def find_file(self, folder: Path) -> OwnedFile:
+        """Where the finished row is kept."""
+
+    def run(self) -> Row:
+        """Make the row."""
+
+
+class KeptResults(Protocol):
+    """The rows of a comparison, and whether all are there."""
+
+    rows: list[Row]
+    complete: bool
+
+    def save(self, folder: Path) -> None:
+        """Write tables of the rows."""
+
+
+def run_kept(found: KeptResults, jobs: Sequence[KeptJob], folder: Path | None, part: str, report: Callable[[int, Row], None]) -> None:
+    """Run jobs one after another and gather their rows in ``found``. With a folder, finished rows are kept in its ``part``, so that
+    the work goes on where it was stopped, by Ctrl-C or a kill; Ctrl-C before the first row is passed on."""
+    if folder is None:
+        return _run_each(found, jobs, None, report)
+    try:
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        check_writable(folder / part / "new")
+    except OSError as error:
+        raise DataError(f"the folder {folder} cannot be used: {error}") from None
+    with lock_folder(folder):
+        _run_each(found, jobs, folder, report)
+
+
+def _run_each(found: KeptResults, jobs: Sequence[KeptJob], folder: Path | None, report: Callable[[int, Row], None]) -> None:
+    found.complete = False
+    try:
+        for k, job in enumerate(jobs, 1):
+            file = None if folder is None else job.find_file(folder)
+            kept = None if file is None else file.load_own()
+            row = kept["row"] if kept is not None else job.run()
+            if row.get("stopped_by") == StoppedBy.INTERRUPT:  # the learner has given its best so far, which is not to be kept
+                raise KeyboardInterrupt
+            found.rows.append(row)
+            if file is not None and kept is None:
+                assert folder is not None
+                file.save({"row": row})
+                found.save(folder)
+            report(k, row)
+        found.complete = True
+    except KeyboardInterrupt:
+        if not found.rows:
+            raise
+    if folder is not None:
+        found.save(folder)
 
 
 def make_file_name(*parts: str) -> str:

@@ -13,12 +13,12 @@ import numpy as np
 
 from undirected.data.dataset import Dataset
 from undirected.data.readers import SPLITS, read_data
-from undirected.errors import DataError, ParameterError, check_number
+from undirected.errors import ParameterError, check_number
 from undirected.evaluation.cmll import cmll
 from undirected.evaluation.published import published
-from undirected.evaluation.runs import Row, lock_folder, make_file_name
+from undirected.evaluation.runs import Row, make_file_name, run_kept
 from undirected.network.network import MarkovNetwork
-from undirected.store import OwnedFile, check_writable, write_whole
+from undirected.store import OwnedFile, write_whole
 from undirected.streaming.names import find_stream_learner
 from undirected.structure.names import find_learner_class
 from undirected.tuning.tune import align_columns
@@ -161,36 +161,8 @@ def compare_streams(
         for name in names
         for mode in MODES
     ]
-    if folder is not None:
-        try:
-            (Path(folder) / "streams").mkdir(parents=True, exist_ok=True)
-            check_writable(Path(folder) / "streams" / "new")
-        except OSError as error:
-            raise DataError(f"the folder {folder} cannot be used: {error}") from None
-        with lock_folder(Path(folder)):
-            return _run(jobs, Path(folder), work)
-    return _run(jobs, None, work)
-
-
-def _run(jobs: list[_Job], folder: Path | None, work: Work) -> StreamComparison:
-    found = StreamComparison([], False)
-    try:
-        for k, job in enumerate(jobs, 1):
-            file = None if folder is None else job.find_file(folder)
-            kept = None if file is None else file.load_own()
-            row = kept["row"] if kept is not None else job.run()
-            found.rows.append(row)
-            if file is not None and kept is None:
-                assert folder is not None
-                file.save({"row": row})
-                found.save(folder)
-            work.emit(StreamCompared(k, len(jobs), row))
-        found.complete = True
-    except KeyboardInterrupt:
-        if not found.rows:
-            raise
-    if folder is not None:
-        found.save(folder)
+    found = StreamComparison([])
+    run_kept(found, jobs, None if folder is None else Path(folder), "streams", lambda k, row: work.emit(StreamCompared(k, len(jobs), row)))
     return found
 
 
