@@ -123,7 +123,12 @@ def test_wrong_use_is_told_in_one_line(folder, arguments, text, code):
 def test_ctrl_c_writes_what_there_is(folder, data_folder):
     command = [sys.executable, "-c", "from undirected.cli import main; main()", "relate", "learn"]
     where = data_folder / "relational" / "umls"
-    process = subprocess.Popen([*command, where, "--order", "2", "-o", folder / "early.json"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, where, "--order", "2", "-o", folder / "early.json"],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs are deaf to it
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if "read RelationalData" in line:

@@ -250,6 +250,8 @@ class TreeRMN(RelationalLearner):
 
             def judge(state: _State, scores: list[tuple[float, int]] = scores) -> bool:
                 inferred = self._infer("mean-field", training, wiring, state, work)
+                if inferred.stopped_by is StoppedBy.INTERRUPT:
+                    raise KeyboardInterrupt
                 chances = [spread_states(table, values) for table, values in zip(training.tables, inferred.beliefs.values, strict=True)]
                 cll = score_cells(data, marks, chances).cll
                 scores.append((cll, len(state.hidden)))
