@@ -41,10 +41,6 @@ class Beliefs:
     def copy(self) -> Beliefs:
         return Beliefs([value.copy() for value in self.values], self.known)
 
-    @property
-    def n_unknown(self) -> int:
-        return sum(int((~known).sum()) for known in self.known)
-
 
 def mark_states(table: Entities) -> Array:
     """A one for the active state of each known attribute."""

@@ -93,13 +93,3 @@ def _list_inward(schema: Schema) -> dict[str, list[tuple[Step, str]]]:
         for k, argument in enumerate(kind.arguments):
             inward[argument.target].append((Step(IN, kind.name, k), kind.name))
     return inward
-
-
-def list_classes(schema: Schema, order: int) -> list[Path]:
-    """All paths between types that have attributes, once for a path and its inverse, which say the same."""
-    classes: dict[Path, None] = {}
-    for name in schema.names:
-        for path in list_paths(schema, name, order):
-            if path.invert() not in classes:
-                classes[path] = None
-    return list(classes)
