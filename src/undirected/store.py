@@ -31,22 +31,20 @@ def digest_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes | str, keep: int = 1) -> None:
+def write_whole(path: str | os.PathLike[str], content: bytes | str | Iterable[str], keep: int = 1) -> None:
     """Write beside the target and rename, so that a crash or a full disk leaves the old file, or none, but never half.
 
-    With ``keep`` above 1 the versions before it stay, as ``path.1``, ``path.2`` and so on; a crash in between leaves the newest of them
-    as ``path.1``.
+    A long text may come piece by piece. With ``keep`` above 1 the versions before it stay, as ``path.1``, ``path.2`` and so on; a crash
+    in between leaves the newest of them as ``path.1``.
     """
     target = Path(path)
-    try:
-        raw = content.encode("utf8") if isinstance(content, str) else content
-    except UnicodeEncodeError as error:
-        raise DataError(f"{target} cannot be written: {error}; rename the variable or state") from None
+    pieces = [content] if isinstance(content, (bytes, str)) else content
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as out:
             temporary = out.name
-            out.write(raw)
+            for piece in pieces:
+                out.write(piece.encode("utf8") if isinstance(piece, str) else piece)
             out.flush()
             os.fsync(out.fileno())
         if target.exists():
@@ -60,6 +58,9 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str, keep: int = 
             if newer.exists():
                 os.replace(newer, older)
         os.replace(temporary, target)
+    except UnicodeEncodeError as error:
+        _discard(temporary)
+        raise DataError(f"{target} cannot be written: {error}; rename the variable or state") from None
     except OSError as error:
         _discard(temporary)
         raise DataError(f"{target} cannot be written: {error.strerror or error}; nothing was changed") from None

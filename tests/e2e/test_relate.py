@@ -78,6 +78,24 @@ def test_what_was_learned_is_shown_explained_and_drawn(folder):
     assert "<svg" in (folder / "model.svg").read_text()
 
 
+@pytest.mark.parametrize(("learner", "text"), [("irm", "clusters of thing"), ("mrc", "clusters of thing"), ("msl", "clauses")])
+def test_other_learners_are_learned_shown_and_predict(folder, learner, text):
+    file = f"{learner}.json"
+    done = run("learn", "tables", "--learner", learner, "-o", file, "--json", "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["learner"] == learner
+    shown = run("show", file, cwd=folder)
+    assert text in shown.stdout
+    predicted = run("predict", file, "tables", cwd=folder)
+    assert predicted.returncode == 0, predicted.stderr
+    expected = load_model(folder / file).predict_proba(RelationalData.from_folder(folder / "tables"))[1]
+    rows = list(csv.DictReader(predicted.stdout.splitlines()))
+    assert [float(row["probability"]) for row in rows] == pytest.approx([float(chances[0].max()) for chances in expected], abs=1e-4)
+    refused = run("plot", file, "tables", "-o", "x.svg", cwd=folder)
+    assert "has no weights along paths to draw" in refused.stderr
+    assert refused.returncode == 3
+
+
 def test_a_comparison_goes_on_where_it_was_stopped(folder):
     arguments = ["compare", "tables", "--learners", "rmn0,rmn1", "--folds", 2, "-o", "out"]
     first = run(*arguments, "--json", cwd=folder)
@@ -108,6 +126,7 @@ def test_a_comparison_goes_on_where_it_was_stopped(folder):
         (["plot", "model.json", "tables", "-o", "x.gif"], "the suffix '.gif' is not one of", 3),
         (["plot", "model.json", "tables", "--relations", "r7", "-o", "x.svg"], "there is no attribute 'r7'", 3),
         (["compare", "tables", "--learners", "rmn7"], "learner 'rmn7' is not known", 2),
+        (["learn", "tables", "--learner", "mrc", "--order", "2"], "--order is an option of treermn; mrc does not have it", 2),
         (["compare"], "name data, or benchmark sets", 2),
         (["compare", "--datasets", "aminals"], "no relational data set 'aminals'", 3),
     ],

@@ -657,6 +657,18 @@ class TestAlchemy:
         assert data["person_person"].type.attributes[0].states == ("mother", "child", "self")
         assert data["person_person"].cells.codes.ravel().tolist() == [2, 0, 1, -1]
 
+    def test_values_of_a_model_are_taken(self, tmp_path):
+        mln = "Kind(person, person, kind!)\n"
+        model = self.read(tmp_path, mln, "Kind(A, B, mother)\nKind(B, A, child)\nKind(A, A, self)\n").schema
+        later = self.read(tmp_path, mln, "Kind(C, D, self)\nKind(D, C, child)\n", like=model, self_pairs=True)
+        assert later.schema == model
+        codes = dict(
+            zip(map(tuple, later["person_person"].arguments.tolist()), later["person_person"].cells.codes.ravel().tolist(), strict=True)
+        )
+        assert codes == {(0, 0): -1, (0, 1): 2, (1, 0): 1, (1, 1): -1}
+        with pytest.raises(DataError, match="the value 'mather' of kind is not known to the model. Did you mean 'mother'"):
+            self.read(tmp_path, mln, "Kind(C, D, mather)\n", like=model)
+
     @pytest.mark.parametrize(
         ("mln", "db", "match"),
         [

@@ -17,10 +17,13 @@ from undirected.work import StoppedBy
 if TYPE_CHECKING:
     from undirected.relational.data import RelationalData
     from undirected.relational.explain import Explained
+    from undirected.relational.field import Inferred
     from undirected.relational.hidden import Category
+    from undirected.relational.learner import RelationalLearner
     from undirected.relational.schema import Schema
     from undirected.relational.treermn import TreeRMN
 
+PIECE = 1 << 16  # letters of a table that are written at a time
 DATA_HELP = """\b
 DATA is a folder with entities.tsv (attributes.tsv, relations.tsv, unknown.tsv), a database (shop.db,
 shop.duckdb, sqlite:///shop.db, postgresql://...), lines of head, relation and tail (graph.tsv), or the
@@ -32,6 +35,7 @@ Examples:
   undirected relate demo                                            a database to try: club.db
   undirected relate learn shop.db -o shop.json                      every setting is chosen by itself
   undirected relate learn shop.db --order 2 --hidden 3 -o shop.json
+  undirected relate learn shop.db --learner mrc -o shop.json        clusters of entities; irm too; msl: clauses
   undirected relate predict shop.json shop.db -o filled.csv         every missing cell with its distribution
   undirected relate show shop.json                                  strongest templates, hidden categories
   undirected relate explain shop.json shop.db --type person --entity Ann --attribute smokes
@@ -74,43 +78,47 @@ def demo(output: str, as_json: bool, quiet: bool, debug: bool) -> int:
     return 0
 
 
+TREERMN_OPTIONS = (
+    click.option("--order", type=click.IntRange(0, 6), default=1, show_default=True, help="Longest path between attributes, in steps."),
+    click.option("--hidden", default="auto", show_default=True, metavar="N|auto", help="Most hidden variables; auto: while they help."),
+    click.option(
+        "--templates",
+        type=click.Choice(["full", "unary"]),
+        default="full",
+        show_default=True,
+        help="unary: linked by hidden ones only.",
+    ),
+    click.option(
+        "--objective", type=click.Choice(["pl", "cd1"]), default="pl", show_default=True, help="cd1: the paper's contrastive divergence."
+    ),
+    click.option("--l1", type=click.FloatRange(0), default=0.01, show_default=True, help="L1 penalty."),
+    click.option("--beta", default="auto", show_default=True, metavar="NUMBER|auto", help="Ridge penalty; auto: of 1, 3 and 10 the best."),
+    click.option("--beta-cluster", type=click.FloatRange(0), help="Ridge penalty where categories are judged; small: many of them."),
+    click.option("--move/--no-move", "move_entities", default=False, help="After merging, move single entities between categories."),
+    click.option("--free-hidden", is_flag=True, help="Let entities change their categories after each fit."),
+    click.option("--hidden-types", type=common.Names(), help="Types that may have hidden variables (default: those that are no links)."),
+)
+
+
 @relate.command(epilog=EXAMPLES)
 @click.argument("data", nargs=-1, required=True)
-@click.option("--order", type=click.IntRange(0, 6), default=1, show_default=True, help="Longest path between attributes, in steps.")
-@click.option("--hidden", default="auto", show_default=True, metavar="N|auto", help="Most hidden variables; auto: while they help.")
 @click.option(
-    "--templates",
-    type=click.Choice(["full", "unary"]),
-    default="full",
-    show_default=True,
-    help="unary: linked by hidden ones only.",
-)
-@click.option(
-    "--objective", type=click.Choice(["pl", "cd1"]), default="pl", show_default=True, help="cd1: the paper's contrastive divergence."
-)
-@click.option("--l1", type=click.FloatRange(0), default=0.01, show_default=True, help="L1 penalty.")
-@click.option("--beta", default="auto", show_default=True, metavar="NUMBER|auto", help="Ridge penalty; auto: of 1, 3 and 10 the best.")
-@click.option("--beta-cluster", type=click.FloatRange(0), help="Ridge penalty where categories are judged; small: many of them.")
-@click.option("--move/--no-move", "move_entities", default=False, help="After merging, move single entities between categories.")
-@click.option("--free-hidden", is_flag=True, help="Let entities change their categories after each fit.")
-@click.option("--hidden-types", type=common.Names(), help="Types that may have hidden variables (default: those that are no links).")
-@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For what is hidden while settings are chosen.")
+    "--learner", type=click.Choice(["treermn", "irm", "mrc", "msl"]), default="treermn", show_default=True,
+    help="treermn: weights along paths, and hidden variables. irm: one partition of the entities. mrc: clusters inside clusters. msl: "
+    "clauses. Options from --order to --hidden-types are treermn's.",
+)  # fmt: skip
+@common.combine_options(*TREERMN_OPTIONS)
+@click.option("--seed", type=common.seed_type, default=0, show_default=True, help="For all that is drawn at random.")
 @read_options
 @common.compute_options
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="File for the model (.json).")
 @common.output_options
+@click.pass_context
 def learn(
+    ctx: click.Context,
+    /,
     data: tuple[str, ...],
-    order: int,
-    hidden: str,
-    templates: str,
-    objective: str,
-    l1: float,
-    beta: str,
-    beta_cluster: float | None,
-    move_entities: bool,
-    free_hidden: bool,
-    hidden_types: tuple[str, ...] | None,
+    learner: str,
     seed: int,
     open_world: bool,
     self_pairs: bool | None,
@@ -122,42 +130,72 @@ def learn(
     as_json: bool,
     quiet: bool,
     debug: bool,
+    **settings: Any,
 ) -> int:
     """Learn a model from entities and links."""
     from undirected.relational.model_file import save_model
+    from undirected.relational.names import make_relational_learner
     from undirected.relational.treermn import TreeRMN
     from undirected.store import check_writable
 
     if output is not None:
         check_writable(output)
-    settings = {"hidden": _read_number(hidden, "--hidden", int), "beta": _read_number(beta, "--beta", float)}
+    settings |= {
+        "hidden": _read_number(settings["hidden"], "--hidden", int),
+        "beta": _read_number(settings["beta"], "--beta", float),
+    }
+    if learner != "treermn":
+        named = [name for name in settings if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
+        if named:
+            option = next(p.opts[0] for p in ctx.command.params if p.name == named[0])
+            raise click.UsageError(f"{option} is an option of treermn; {learner} does not have it")
+        settings = {}
     given = _read(data, open_world, self_pairs, tables)
     common.remark(f"read {repr(given)[1:-1]}", quiet)
     with common.follow_work(quiet) as screen, common.silence_early_warnings():
-        model = TreeRMN(
-            order=order, templates=templates, objective=objective, l1=l1, beta_cluster=beta_cluster, move_entities=move_entities,
-            free_hidden=free_hidden, hidden_types=hidden_types, threads=threads, memory=memory, time_budget=time_budget, random_state=seed,
-            progress=screen,
-            **settings,
-        ).fit(given)  # fmt: skip
+        limits = {"threads": threads, "memory": memory, "time_budget": time_budget, "random_state": seed, "progress": screen}
+        model = make_relational_learner(learner, "", **settings, **limits).fit(given)
     if output is not None:
         save_model(model, output)
         common.remark(f"wrote {output}", quiet)
-    sizes = [h.n_categories for h in model.hidden_]
+    report, text = _describe_treermn(model) if isinstance(model, TreeRMN) else _describe_clusters(model)
+    report |= {
+        "learner": learner, "stopped_by": str(model.stopped_by_), "n_unknown": given.n_cells - given.n_observed, "seconds": model.seconds_
+    }  # fmt: skip
+    common.emit(report, as_json, f"{text}, {model.seconds_:.1f} s")
+    complete = {StoppedBy.TOLERANCE: 0, StoppedBy.CONVERGED: 0, StoppedBy.INTERRUPT: common.EXIT_INTERRUPTED}
+    if learner == "msl":
+        complete[StoppedBy.ITERATIONS] = 0  # as many clauses as were asked for
+    return complete.get(model.stopped_by_, common.EXIT_EARLY)
+
+
+def _describe_treermn(model: TreeRMN) -> tuple[dict[str, Any], str]:
+    """What was learned, for a program and for a reader."""
+    n_nonzero = int((model.weights_ != 0).sum())
     report = {
-        "dim_theta": model.dim_theta_, "n_nonzero": int((model.weights_ != 0).sum()), "hidden": sizes, "beta": model.beta_,
-        "objective": model.outcome_.objective, 
-        "violation": model.outcome_.violation if objective == "pl" else None, "stopped_by": str(model.stopped_by_),
-        "n_unknown": given.n_cells - given.n_observed, "seconds": model.seconds_,
+        "dim_theta": model.dim_theta_, "n_nonzero": n_nonzero, "hidden": [h.n_categories for h in model.hidden_], "beta": model.beta_,
+        "objective": model.outcome_.objective, "violation": model.outcome_.violation if model.objective == "pl" else None,
     }  # fmt: skip
     text = (
-        f"{model.dim_theta_:,} weights, {report['n_nonzero']:,} not zero, beta {model.beta_:g}; hidden variables: "
+        f"{model.dim_theta_:,} weights, {n_nonzero:,} not zero, beta {model.beta_:g}; hidden variables: "
         f"{', '.join(f'{h.name} of {h.n_categories} categories' for h in model.hidden_) or 'none'}; objective "
-        f"{model.outcome_.objective:,.2f}, {_tell_end(model)}, {model.seconds_:.1f} s"
+        f"{model.outcome_.objective:,.2f}, {_tell_end(model)}"
     )
-    common.emit(report, as_json, text)
-    complete = {StoppedBy.TOLERANCE: 0, StoppedBy.CONVERGED: 0, StoppedBy.INTERRUPT: common.EXIT_INTERRUPTED}
-    return complete.get(model.stopped_by_, common.EXIT_EARLY)
+    return report, text
+
+
+def _describe_clusters(model: RelationalLearner) -> tuple[dict[str, Any], str]:
+    """What IRM, MRC and MSL found, in numbers."""
+    from undirected.relational.explain import list_clusters
+    from undirected.relational.msl import MSL
+
+    if isinstance(model, MSL):
+        report: dict[str, Any] = {"clauses": len(model.clauses_), "sd": model.sd_, "inference": model.inference_}
+        text = f"{len(model.clauses_):,} clauses, prior {model.sd_:g} wide, prediction by {model.inference_}"
+    else:
+        report = {"clusters": {kind: len(clusters) for kind, clusters in list_clusters(model).items()}}
+        text = "clusters: " + (", ".join(f"{n} of {kind}" for kind, n in report["clusters"].items()) or "none")
+    return report, f"{text}; stopped by {model.stopped_by_}"
 
 
 def _tell_end(model: TreeRMN) -> str:
@@ -165,6 +203,16 @@ def _tell_end(model: TreeRMN) -> str:
     if model.objective == "cd1":
         return f"stopped by {model.stopped_by_}"
     return f"violation {model.outcome_.violation:.1e}, stopped by {model.stopped_by_}"
+
+
+def _require_treermn(learned: RelationalLearner, path: str, task: str) -> TreeRMN:
+    """A model for a task that needs weights along paths."""
+    from undirected.errors import DataError
+    from undirected.relational.treermn import TreeRMN
+
+    if not isinstance(learned, TreeRMN):
+        raise DataError(f"{path}: a model of {type(learned).__name__}, which has no weights along paths to {task}; try: relate show {path}")
+    return learned
 
 
 def _read_number(text: str, option: str, kind: type) -> Any:
@@ -210,37 +258,44 @@ def predict(
     learned = load_model(model)
     learned.set_params(threads=threads, memory=memory, time_budget=time_budget, random_state=seed)
     if inference is not None:
+        _require_treermn(learned, model, "infer by")
         learned.set_params(inference=inference)
     given = _read(data, open_world, self_pairs, tables, learned.schema_)
     n_gaps = given.n_cells - given.n_observed
     with common.follow_work(quiet) as screen:
         learned.set_params(progress=screen)
         predicted = learned.predict_proba(given)
-    inferred = learned.inferred_
+    inferred = getattr(learned, "inferred_", None)
     if as_json:
-        rows = list(_list_predictions(given, predicted))
-        common.emit({"predictions": rows, "sweeps": inferred.sweeps, "stopped_by": str(inferred.stopped_by)}, True, "")
-    if output is not None or not as_json:
-        text = _write_predictions(given, predicted)
-        if output is not None:
-            write_whole(output, text)
-            common.remark(f"wrote {n_gaps:,} predictions to {output}", quiet)
-        else:
-            click.echo(text, nl=False)
-    if n_gaps and learned.inference == "gibbs":
-        told = f"largest standard error {inferred.residual:.2g}, if the chain has come to all that is likely"
-        common.remark(f"sampled in {inferred.sweeps} sweeps: {told}", quiet)
+        report: dict[str, Any] = {"predictions": list(_list_predictions(given, predicted))}
+        if inferred is not None:
+            report |= {"sweeps": inferred.sweeps, "stopped_by": str(inferred.stopped_by)}
+        common.emit(report, True, "")
+    if output is not None:
+        write_whole(output, _write_predictions(given, predicted))
+        common.remark(f"wrote {n_gaps:,} predictions to {output}", quiet)
+    elif not as_json:
+        for line in _write_predictions(given, predicted):
+            click.echo(line, nl=False)
     if not n_gaps:
         common.remark("no cell is missing, so that there is nothing to predict", quiet)
-    if inferred.stopped_by is not StoppedBy.CONVERGED:
-        far = f"after {inferred.sweeps} sweeps, largest change or error {inferred.residual:.2g}"
-        common.remark(f"inference stopped by {inferred.stopped_by} {far}", quiet)
-        return common.EXIT_INTERRUPTED if inferred.stopped_by is StoppedBy.INTERRUPT else common.EXIT_EARLY
-    return 0
+    return 0 if inferred is None else _tell_inference(inferred, bool(n_gaps) and learned.get_params()["inference"] == "gibbs", quiet)
 
 
-def _write_predictions(data: RelationalData, predicted: list[list[Any]]) -> str:
-    """A table with a line for each missing cell."""
+def _tell_inference(inferred: Inferred, sampled: bool, quiet: bool) -> int:
+    """Say how sure the predictions are, and choose the exit code."""
+    if sampled:
+        told = f"largest standard error {inferred.residual:.2g}, if the chain has come to all that is likely"
+        common.remark(f"sampled in {inferred.sweeps} sweeps: {told}", quiet)
+    if inferred.stopped_by is StoppedBy.CONVERGED:
+        return 0
+    far = f"after {inferred.sweeps} sweeps, largest change or error {inferred.residual:.2g}"
+    common.remark(f"inference stopped by {inferred.stopped_by} {far}", quiet)
+    return common.EXIT_INTERRUPTED if inferred.stopped_by is StoppedBy.INTERRUPT else common.EXIT_EARLY
+
+
+def _write_predictions(data: RelationalData, predicted: list[list[Any]]) -> Iterator[str]:
+    """A table with a line for each missing cell, piece by piece."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["type", "entity", "attribute", "state", "probability", "distribution"])
@@ -249,7 +304,11 @@ def _write_predictions(data: RelationalData, predicted: list[list[Any]]) -> str:
         best = max(chances, key=chances.__getitem__)
         told = json.dumps({state: round(p, 6) for state, p in chances.items()}, ensure_ascii=False)
         writer.writerow([row["type"], row["entity"], row["attribute"], best, f"{chances[best]:.4f}", told])
-    return out.getvalue()
+        if out.tell() > PIECE:
+            yield out.getvalue()
+            out.seek(0)
+            out.truncate()
+    yield out.getvalue()
 
 
 def _list_predictions(data: RelationalData, predicted: list[list[Any]]) -> Iterator[dict[str, Any]]:
@@ -271,8 +330,13 @@ def show(model: str, n_shown: int, as_json: bool, quiet: bool, debug: bool) -> i
     """Tell what a model has learned: strongest templates, paths, hidden categories."""
     from undirected.relational.explain import list_strongest, measure_paths
     from undirected.relational.model_file import load_model
+    from undirected.relational.treermn import TreeRMN
 
     learned = load_model(model)
+    if not isinstance(learned, TreeRMN):
+        report, lines = _show_clusters(learned, n_shown)
+        common.emit(report, as_json, "\n".join(lines))
+        return 0
     strongest, paths = list_strongest(learned, n_shown), measure_paths(learned)
     categories = learned.describe_categories(n_shown)
     head = f"{learned.dim_theta_:,} weights on {len(learned.schema_)} types, order {learned.order}"
@@ -294,6 +358,24 @@ def show(model: str, n_shown: int, as_json: bool, quiet: bool, debug: bool) -> i
     }
     common.emit(report, as_json, "\n".join(lines))
     return 0
+
+
+def _show_clusters(learned: RelationalLearner, n_shown: int) -> tuple[dict[str, Any], list[str]]:
+    """The clusters of IRM and MRC, or the strongest clauses of MSL."""
+    from undirected.relational.explain import list_clusters
+    from undirected.relational.msl import MSL
+
+    if isinstance(learned, MSL):
+        pairs = zip(learned.weights_.tolist(), map(learned.vocabulary_.write, learned.clauses_), strict=True)
+        clauses = sorted(pairs, key=lambda pair: -abs(pair[0]))
+        head = f"{len(clauses)} clauses, the strongest first (a clause is true unless all of its literals are false):"
+        lines = [head, *(f"  {weight:+.2f}  {text}" for weight, text in clauses[:n_shown])]
+        return {"clauses": [{"weight": weight, "clause": text} for weight, text in clauses]}, lines
+    clusters = list_clusters(learned)
+    lines = []
+    for kind, groups in clusters.items():
+        lines += [f"{len(groups)} clusters of {kind}", *(f"  C{k}: {', '.join(group)}" for k, group in enumerate(groups)), ""]
+    return {"clusters": clusters}, lines[:-1] or ["no clusters"]
 
 
 def _write_category(category: Category) -> list[str]:
@@ -331,7 +413,7 @@ def explain(
     from undirected.relational.explain import explain_attribute
     from undirected.relational.model_file import load_model
 
-    learned = load_model(model)
+    learned = _require_treermn(load_model(model), model, "explain by")
     given = learned.take_data(_read(data, open_world, self_pairs, tables, learned.schema_))
     found = explain_attribute(learned, given, kind, entity, attribute, n_shown)
     report = {
@@ -379,7 +461,7 @@ def plot(
 
     plots.check_picture(output)
     check_writable(output)
-    learned = load_model(model)
+    learned = _require_treermn(load_model(model), model, "draw")
     given = learned.take_data(_read(data, open_world, self_pairs, tables, learned.schema_))
     plots.save_figure(plots.draw_relations(learned, given, relations), output)
     common.emit({"output": output}, as_json, f"wrote {output}")

@@ -18,7 +18,7 @@ from undirected.errors import DataError, FormatError, FormatWarning, did_you_mea
 from undirected.kernels.types import Array
 from undirected.relational.data import Entities, RelationalData
 from undirected.relational.frames import MOST_CELLS, TRUTH
-from undirected.relational.schema import Argument, EntityType
+from undirected.relational.schema import Argument, EntityType, Schema
 
 _QUOTED = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT = re.compile(rf"({_QUOTED})|//[^\n]*|/\*.*?\*/", re.S)
@@ -74,6 +74,7 @@ def read_alchemy(
     closed_world: bool = True,
     cross_product: bool | None = None,
     self_pairs: bool | None = None,
+    like: Schema | None = None,
 ) -> RelationalData:
     """Read predicate declarations and types from a ``.mln`` file and ground atoms from a ``.db`` file; formulas are passed over.
 
@@ -92,9 +93,16 @@ def read_alchemy(
         than 200 million cells.
     self_pairs
         Whether an entity makes a pair with itself; by default, if an atom tells of such a pair.
+    like
+        The schema of other data or of a model, whose values are taken for attributes of more than two states.
     """
     program = _read_program(Path(mln_path))
+    known = {} if like is None else _take_values(program, like)
     atoms = _read_atoms(Path(db_path), program)
+    for kind, names in known.items():
+        new = [constant for constant in program.constants[kind] if constant not in names]
+        if new:
+            raise DataError(f"{os.fspath(db_path)}: the value {new[0]!r} of {kind} is not known to the model.{did_you_mean(new[0], names)}")
     values = program.find_value_types()
     of_tuples: dict[tuple[str, ...], list[Predicate]] = {}
     for predicate in program.predicates.values():
@@ -111,6 +119,19 @@ def read_alchemy(
         maker = _Maker(program, values, kinds, of_tuples.get(kinds, []), atoms, os.fspath(db_path))
         tables.append(maker.make(closed_world, cross_product, self_pairs, entity_types))
     return RelationalData(tables, source)
+
+
+def _take_values(program: Program, like: Schema) -> dict[str, tuple[str, ...]]:
+    """Let the constants of types of values be the states that a schema has for their attributes, in its order."""
+    states = {variable.name: variable.states for kind in like.types for variable in kind.attributes.variables}
+    known: dict[str, tuple[str, ...]] = {}
+    for predicate in program.predicates.values():
+        for kind in set(predicate.types) & program.find_value_types():
+            if predicate.name in states:
+                known[kind] = states[predicate.name]
+                listed = program.constants[kind]
+                program.constants[kind] = {constant: k for k, constant in enumerate(dict.fromkeys([*known[kind], *listed]))}
+    return known
 
 
 def _strip_comments(text: str) -> str:

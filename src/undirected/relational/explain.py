@@ -12,6 +12,8 @@ from undirected.relational.beliefs import Beliefs, spread_states
 from undirected.relational.data import RelationalData
 from undirected.relational.field import RelationalField
 from undirected.relational.hidden import HiddenVariable, mark_categories, name_state
+from undirected.relational.irm import IRM
+from undirected.relational.mrc import MRC, PREDICATES
 from undirected.relational.objective import build_design
 from undirected.relational.paths import Path
 from undirected.relational.templates import Block, Templates
@@ -134,3 +136,16 @@ def measure_paths(model: TreeRMN) -> list[tuple[str, str, float, int]]:
             text = family.path.write(model.schema_) + (" (hidden)" if family.kind == "hidden" else "")
             out.append((family.path.start, text, float(np.sqrt((weights**2).sum())), int((weights != 0).sum())))
     return sorted(out, key=lambda line: -line[2])
+
+
+def list_clusters(model: IRM | MRC) -> dict[str, list[list[str]]]:
+    """The names of the entities in each cluster of each type, the largest cluster first; of MRC those of the outermost clustering."""
+    if isinstance(model, MRC):
+        outermost = max(model.hierarchies_, key=lambda root: root.score)
+        return {name: model.list_clusters(name) for name in outermost.names if not name.startswith(PREDICATES)}
+    out = {}
+    for kind, clusters in model.partition_.items():
+        names = model.data_.list_names(kind)
+        groups = [[names[e] for e in np.flatnonzero(clusters == c)] for c in range(int(clusters.max(initial=-1)) + 1)]
+        out[kind] = [group for group in groups if group]
+    return out

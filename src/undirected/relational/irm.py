@@ -146,7 +146,8 @@ class IRM(RelationalLearner):
     samples_: list[Sample]
     trials_: list[tuple[Prior, int, float]]
 
-    def _check(self) -> None:
+    def check_settings(self) -> None:
+        """Raise unless the parameters make sense."""
         check_number("alpha", self.alpha, 0, above=True)
         check_number("beta", self.beta, 0, above=True)
         check_number("n_clusters", self.n_clusters, 1, whole=True)
@@ -157,7 +158,7 @@ class IRM(RelationalLearner):
             raise ParameterError(f"base={self.base!r}: one of {', '.join(BASES)} is needed.{did_you_mean(str(self.base), BASES)}")
 
     def _learn(self, data: RelationalData, work: Work) -> StoppedBy:
-        self._check()
+        self.check_settings()
         self.partition_, self.trials_ = {}, []
         runs, marks = self._list_runs(data, work), self._mark_hidden(data, work)
         shown = data if marks is None else data.hide(marks)

@@ -15,6 +15,8 @@ from undirected.data.variables import Domain
 from undirected.errors import DataError, FormatError, UndirectedError
 from undirected.formats.native import describe_domain, read_domain
 from undirected.relational.hidden import HiddenVariable, count_categories
+from undirected.relational.learner import RelationalLearner
+from undirected.relational.model_parts import PARTS, describe_data, describe_settings, read_data
 from undirected.relational.schema import Argument, EntityType, Schema
 from undirected.relational.templates import Templates
 from undirected.relational.treermn import TreeRMN
@@ -26,25 +28,35 @@ SETTINGS = ("order", "templates", "objective", "l1", "inference")  # of the lear
 MOST_TYPES, MOST_ENTITIES = 10_000, 100_000_000
 
 
-def save_model(model: TreeRMN, path: str | os.PathLike[str]) -> None:
-    """Write a model as JSON."""
+def save_model(model: RelationalLearner, path: str | os.PathLike[str]) -> None:
+    """Write a model as JSON: a `TreeRMN`, or an `IRM` or `MRC` with the data that it was learned from, or an `MSL`."""
     types = [
         {"name": kind.name, "arguments": [[a.name, a.target] for a in kind.arguments], **describe_domain(kind.attributes)}
         for kind in model.schema_.types
     ]
+    tree = {"format": FORMAT, "version": VERSION, "types": types}
+    if isinstance(model, TreeRMN):
+        tree |= _describe_treermn(model)
+    else:
+        name, part = next((name, part) for name, part in PARTS.items() if isinstance(model, part.kind))
+        tree |= {"learner": name, "settings": describe_settings(model), **part.describe(model)}
+        if part.with_data:
+            tree["data"] = describe_data(model.data_)
+    write_whole(path, json.dumps(tree, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _describe_treermn(model: TreeRMN) -> dict[str, Any]:
     hidden = [
         {"name": h.name, "type": h.type, "n_categories": h.n_categories, "entities": list(h.entities), "of": h.of.tolist()}
         for h in model.hidden_
     ]
-    tree = {
-        "format": FORMAT, "version": VERSION, "types": types, "settings": {name: getattr(model, name) for name in SETTINGS},
-        "beta": model.beta_, "hidden": hidden, "marginals": [shares.tolist() for shares in model.marginals_],
-        "weights": model.weights_.tolist(),
+    return {
+        "settings": {name: getattr(model, name) for name in SETTINGS}, "beta": model.beta_, "hidden": hidden,
+        "marginals": [shares.tolist() for shares in model.marginals_], "weights": model.weights_.tolist(),
     }  # fmt: skip
-    write_whole(path, json.dumps(tree, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def load_model(path: str | os.PathLike[str]) -> TreeRMN:
+def load_model(path: str | os.PathLike[str]) -> RelationalLearner:
     """Read a model that `save_model` wrote; anything else is an error that says where."""
     name = os.fspath(path)
     try:
@@ -57,9 +69,9 @@ def load_model(path: str | os.PathLike[str]) -> TreeRMN:
         raise FormatError(f"{name}: version {str(tree.get('version'))[:20]} of the format; this program reads version {VERSION}")
     try:
         return _build(tree, name)
-    except FormatError:
-        raise
-    except (KeyError, TypeError, ValueError, OverflowError, UndirectedError) as error:
+    except FormatError as error:
+        raise (error if name in str(error) else FormatError(f"{name}: damaged ({str(error)[:200]})")) from None
+    except (LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError, UndirectedError) as error:
         raise FormatError(f"{name}: damaged ({type(error).__name__}: {str(error)[:200]})") from None
 
 
@@ -73,11 +85,24 @@ def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not a weight")
 
 
-def _build(tree: dict[str, Any], name: str) -> TreeRMN:
+def _build(tree: dict[str, Any], name: str) -> RelationalLearner:
     """The model that a document describes."""
     if not 0 < len(tree["types"]) <= MOST_TYPES:
         raise FormatError(f"{name}: {len(tree['types'])} types")
     schema = Schema(_read_type(entry, name) for entry in tree["types"])
+    if "learner" not in tree:
+        return _build_treermn(tree, schema, name)
+    part = PARTS[tree["learner"]]
+    model = part.kind(**tree["settings"])
+    data = read_data(tree["data"], schema, name) if part.with_data else None
+    model.schema_ = schema
+    if data is not None:
+        model.data_ = data
+    part.build(model, tree, schema, data)
+    return model
+
+
+def _build_treermn(tree: dict[str, Any], schema: Schema, name: str) -> TreeRMN:
     hidden = [_read_hidden(entry, schema, name) for entry in tree["hidden"]]
     settings = {key: tree["settings"][key] for key in SETTINGS}
     model = TreeRMN(**settings, beta=tree["beta"])

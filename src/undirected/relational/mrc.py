@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,7 +35,8 @@ class Rule:
 class Clustering:
     """One clustering, its rules, and the clusterings inside its combinations.
 
-    ``symbols[a]`` are numbers of the entities, or of the predicates of a type, on axis ``a``; ``labels[a]`` are their clusters.
+    ``symbols[a]`` are numbers of the entities, or of the predicates of a type, on axis ``a``; ``labels[a]`` are their clusters. ``place``
+    is the number of its combination in the clustering around it, as `cut_combinations` lists them.
     """
 
     names: list[str]
@@ -44,6 +45,7 @@ class Clustering:
     score: float
     rules: list[Rule]
     inside: list[Clustering] = field(default_factory=list)
+    place: int = 0
 
     def __len__(self) -> int:
         """How many clusterings there are, with this one."""
@@ -56,6 +58,15 @@ class Clustering:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """The clusters of a clustering, axis by axis, and those inside its combinations: what `MRC.restore` needs of it."""
+
+    clusters: list[Array]
+    inside: list[Labels]
+    place: int = 0
+
+
+@dataclass(frozen=True)
 class Task:
     """A set of atoms that may be clustered, and the clustering in whose combination it lies (None for all atoms)."""
 
@@ -63,6 +74,7 @@ class Task:
     names: list[str]
     symbols: list[Array]
     around: Clustering | None = None
+    place: int = 0  # among the combinations of that clustering
 
 
 class MRC(RelationalLearner):
@@ -170,18 +182,17 @@ class MRC(RelationalLearner):
     n_clusterings_: int
     chances_: list[Array]
 
-    def fit(self, data: RelationalData, y: Any = None, *, work: Work | None = None) -> MRC:
-        """Cluster the entities and predicates of the data by what is known; the unknown attributes are predicted."""
+    def check_settings(self) -> None:
+        """Raise unless the parameters make sense."""
         check_number("penalty", self.penalty, 0)
         check_number("pseudo", self.pseudo, 0, above=True)
         if self.prior_weight is not None:
             check_number("prior_weight", self.prior_weight, 0, above=True)
         for name in ("n_hierarchies", "n_starts", "start_clusters", "start_inside"):
             check_number(name, getattr(self, name), 1, whole=True)
-        super().fit(data, work=work)
-        return self
 
     def _learn(self, data: RelationalData, work: Work) -> StoppedBy:
+        self.check_settings()
         rng, first = np.random.default_rng(work.seed), make_task(data)
         self.hierarchies_, means = [], [np.zeros(0)] * len(data.tables)
         stopped_by = StoppedBy.CONVERGED
@@ -194,10 +205,36 @@ class MRC(RelationalLearner):
             self.hierarchies_.append(root)
             if stopped_by != StoppedBy.CONVERGED:
                 break
+        self._summarise(data, means)
+        return stopped_by
+
+    def _summarise(self, data: RelationalData, means: Sequence[Array]) -> None:
+        """Predict by the sums over hierarchies, and say what there is."""
         self.chances_ = [gather_active(t, mean / len(self.hierarchies_)) for t, mean in zip(data.tables, means, strict=True)]
         self.score_ = max(root.score for root in self.hierarchies_)
         self.n_clusterings_ = sum(map(len, self.hierarchies_))
-        return stopped_by
+
+    def restore(self, data: RelationalData, hierarchies: Sequence[Labels]) -> Self:
+        """The model that was learned from these data, from the clusters of its hierarchies alone."""
+        self.data_, self.schema_, self.hierarchies_ = data, data.schema, []
+        first, means = make_task(data), [np.zeros(0)] * len(data.tables)
+        for done, hierarchy in enumerate(hierarchies):
+            chances = [find_usual_shares(table) for table in data.tables]
+            tasks, roots = deque([(first, hierarchy)]), list[Clustering]()
+            while tasks:
+                task, labels = tasks.popleft()
+                if [len(own) for own in labels.clusters] != [len(own) for own in task.symbols]:
+                    raise DataError("a clustering does not fit the entities and predicates of its combination")
+                partition = Partition(task.blocks, [own.copy() for own in labels.clusters], self.penalty, self.pseudo)
+                found = self._describe(task, partition)
+                (roots if task.around is None else task.around.inside).append(found)
+                self._write_chances(task.blocks, partition, chances)
+                inside = list(cut_combinations(task, partition, found))
+                tasks.extend((inside[part.place], part) for part in labels.inside)
+            means = [new if not done else mean + new for mean, new in zip(means, chances, strict=True)]
+            self.hierarchies_ += roots
+        self._summarise(data, means)
+        return self
 
     def _learn_hierarchy(self, first: Task, chances: list[Array], rng: np.random.Generator, work: Work) -> tuple[Clustering, StoppedBy]:
         """Cluster all atoms, and then those of combinations, outer ones first; ``chances`` are written to. Why it ended, too."""
@@ -261,7 +298,8 @@ class MRC(RelationalLearner):
                 t, f = float(partition.true[k][key]), float(partition.known[k][key] - partition.true[k][key])
                 clusters = tuple(key // step % partition.room[a] for a, step in zip(axes, [1, *partition.steps[k]], strict=True))
                 rules.append(Rule(kind, clusters, int(t), int(f), float(np.log((t + self.pseudo) / (f + self.pseudo)))))
-        return Clustering(task.names, task.symbols, [label.copy() for label in partition.labels], partition.score, rules)
+        labels = [label.copy() for label in partition.labels]
+        return Clustering(task.names, task.symbols, labels, partition.score, rules, place=task.place)
 
     def _write_chances(self, blocks: Sequence[Block], partition: Partition, chances: list[Array]) -> None:
         """Predict the atoms of each combination; what stood there was the prediction of the combination around it."""
@@ -353,16 +391,18 @@ def cut_combinations(task: Task, partition: Partition, found: Clustering) -> Ite
     """The combinations that have true atoms and others, each as a task of its own; if there is but one, it is the task itself."""
     if len(found.rules) < 2:
         return
+    place = 0
     for k, block in enumerate(partition.blocks):
         labels, tuples = partition.labels[block.predicates], partition.keys[k]
         for key in np.unique(tuples).tolist():
             rows = np.flatnonzero(tuples == key)
             for label in np.unique(labels).tolist():
                 if 0 < partition.true[k][key + label] < partition.known[k][key + label]:
-                    yield _cut(task, partition, found, block, rows, np.flatnonzero(labels == label))
+                    yield replace(_cut(task, partition, block, rows, np.flatnonzero(labels == label)), around=found, place=place)
+                    place += 1
 
 
-def _cut(task: Task, partition: Partition, found: Clustering, block: Block, rows: Array, columns: Array) -> Task:
+def _cut(task: Task, partition: Partition, block: Block, rows: Array, columns: Array) -> Task:
     """The task of one combination: places whose symbols are of one cluster of one axis have a common axis again."""
     axes: dict[tuple[int, int], int] = {}
     names: list[str] = []
@@ -381,4 +421,4 @@ def _cut(task: Task, partition: Partition, found: Clustering, block: Block, rows
     symbols.append(task.symbols[block.predicates][columns])
     part = np.ix_(rows, columns)
     inner = Block(block.true[part], block.known[part], at, places, len(names) - 1, block.table, block.rows[rows], block.columns[columns])
-    return Task([inner], names, symbols, found)
+    return Task([inner], names, symbols)

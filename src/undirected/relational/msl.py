@@ -25,6 +25,7 @@ SEARCH_SHARE, CHOICE_SHARE = 0.65, 0.35  # of the time for the search, and of wh
 MOST_STEPS, LAST_STEPS = 40, 200  # of L-BFGS, in a round of the search and for the final weights
 PATIENCE, LEAST_RISE = 4, 1e-5  # rounds without so much better a prediction of validation cells after which the search ends
 MOST_SWEEPS, DAMPING, TOLERANCE = 10, 0.5, 1e-3  # of mean field
+MOST_LITERALS, MOST_VARIABLES = 6, 5
 INFERENCE = ("auto", "marginals", "mean field")
 WEIGHTING = ("atom", "predicate")
 
@@ -145,7 +146,7 @@ class MSL(RelationalLearner):
         return "".join(f"{self.vocabulary_.write(clause, weight)}\n" for clause, weight in pairs)
 
     def _learn(self, data: RelationalData, work: Work) -> StoppedBy:
-        self._check()
+        self.check_settings()
         self.vocabulary_ = Vocabulary(data.schema)
         known = [table.cells.codes >= 0 for table in data.tables]
         held = [np.zeros_like(marks) for marks in known]
@@ -233,9 +234,10 @@ class MSL(RelationalLearner):
             active.append(np.ascontiguousarray(own[places].T))
         return active
 
-    def _check(self) -> None:
-        check_number("max_literals", self.max_literals, 1, 6, whole=True)
-        check_number("max_variables", self.max_variables, 1, 5, whole=True)
+    def check_settings(self) -> None:
+        """Raise unless the parameters make sense."""
+        check_number("max_literals", self.max_literals, 1, MOST_LITERALS, whole=True)
+        check_number("max_variables", self.max_variables, 1, MOST_VARIABLES, whole=True)
         check_number("max_clauses", self.max_clauses, 0, whole=True)
         check_number("beam", self.beam, 1, whole=True)
         check_number("n_scored", self.n_scored, 1, whole=True)

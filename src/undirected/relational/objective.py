@@ -17,6 +17,7 @@ from undirected.weights.sum_objective import FactorisedBlocks, factorise_blocks
 
 ROWS = 4096  # entities that one core works on at a time
 MOST_CROSSES = 2000  # along one path; more are left out of the curvature, which only scales steps
+SUM_BYTES = 4  # of a sum along a path, in a design
 FLOPS = 20e9  # a second, roughly
 
 
@@ -29,11 +30,11 @@ class RelationalPseudoLikelihood:
 
     def __init__(self, templates: Templates, wiring: Wiring, beliefs: Beliefs, threads: int = 1) -> None:
         self.templates, self.beliefs, self.threads = templates, beliefs, threads
-        self.types = [
-            TypeRegression(templates, k, build_design(templates, wiring, beliefs, k), beliefs)
-            for k in range(len(templates.schema))
-            if templates.active[k] and beliefs.known[k].any()
-        ]
+        used = [k for k in range(len(templates.schema)) if templates.active[k] and beliefs.known[k].any()]
+        sizes = [(len(beliefs.values[k]), templates.designs[k].width) for k in used]
+        n_sums = sum(rows * width for rows, width in sizes)
+        wiring.check_room(SUM_BYTES * n_sums, f"the entities have {n_sums:,} sums along paths")
+        self.types = [TypeRegression(templates, k, build_design(templates, wiring, beliefs, k), beliefs) for k in used]
         self.total_weight = float(max((kind.known.any(axis=1).sum() for kind in self.types), default=1))
         self._terms = [(kind, a) for kind in self.types for a in range(kind.n_active)]
         self._sample: dict[int, tuple[Array, Array]] = {}

@@ -51,7 +51,7 @@ def open_relational(
         if value is not None and option not in TAKEN[kind]:
             raise ParameterError(f"{option} does not go with {first!r}, which is read as {NAMES[kind]}")
     if kind == "alchemy":
-        return RelationalData.from_alchemy(first, rest[0], closed_world=not open_world)
+        return RelationalData.from_alchemy(first, rest[0], closed_world=not open_world, like=like)
     if kind == "sql":
         return RelationalData.from_sql(first, tables=tables, self_pairs=self_pairs, like=like)
     if kind == "folder":

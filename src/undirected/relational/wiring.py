@@ -159,11 +159,15 @@ class Wiring:
         """Raise before a product that would not fit."""
         products = int(np.diff(left.tocsc().indptr).astype(np.int64) @ np.diff(right.indptr).astype(np.int64))
         most = min(products, left.shape[0] * right.shape[1])
-        if self._used + most * BYTES_PER_ENTRY > self.memory:
-            ways = Path(start, steps, "").write(self.data.schema)
+        ways = Path(start, steps, "").write(self.data.schema)
+        self.check_room(most * BYTES_PER_ENTRY, f"the path {ways} leads to as many as {most:,} pairs of entities")
+
+    def check_room(self, n_bytes: int, what: str) -> None:
+        """Raise where there is no room for so many bytes beside the reaches."""
+        if self._used + n_bytes > self.memory:
             raise DataError(
-                f"{self.data.source}: the path {ways} leads to as many as {most:,} pairs of entities, more than fit into "
-                f"{self.memory / (1 << 30):.1f} GiB; choose a smaller order or allow more memory"
+                f"{self.data.source}: {what}, more than fit into {self.memory / (1 << 30):.1f} GiB; choose a smaller order or allow more "
+                "memory"
             )
 
 
