@@ -91,8 +91,10 @@ TREERMN_OPTIONS = (
     click.option(
         "--objective", type=click.Choice(["pl", "cd1"]), default="pl", show_default=True, help="cd1: the paper's contrastive divergence."
     ),
-    click.option("--l1", type=click.FloatRange(0), default=0.01, show_default=True, help="L1 penalty."),
-    click.option("--beta", default="auto", show_default=True, metavar="NUMBER|auto", help="Ridge penalty; auto: of 1, 3 and 10 the best."),
+    click.option("--l1", default="auto", show_default=True, metavar="NUMBER|auto", help="L1 penalty; auto: what predicts best of a few."),
+    click.option(
+        "--beta", default="auto", show_default=True, metavar="NUMBER|auto", help="Ridge penalty; auto: what predicts best of a few."
+    ),
     click.option("--beta-cluster", type=click.FloatRange(0), help="Ridge penalty where categories are judged; small: many of them."),
     click.option("--move/--no-move", "move_entities", default=False, help="After merging, move single entities between categories."),
     click.option("--free-hidden", is_flag=True, help="Let entities change their categories after each fit."),
@@ -142,6 +144,7 @@ def learn(
         check_writable(output)
     settings |= {
         "hidden": _read_number(settings["hidden"], "--hidden", int),
+        "l1": _read_number(settings["l1"], "--l1", float),
         "beta": _read_number(settings["beta"], "--beta", float),
     }
     if learner != "treermn":
@@ -173,11 +176,12 @@ def _describe_treermn(model: TreeRMN) -> tuple[dict[str, Any], str]:
     """What was learned, for a program and for a reader."""
     n_nonzero = int((model.weights_ != 0).sum())
     report = {
-        "dim_theta": model.dim_theta_, "n_nonzero": n_nonzero, "hidden": [h.n_categories for h in model.hidden_], "beta": model.beta_,
-        "objective": model.outcome_.objective, "violation": model.outcome_.violation if model.objective == "pl" else None,
+        "dim_theta": model.dim_theta_, "n_nonzero": n_nonzero, "hidden": [h.n_categories for h in model.hidden_],
+        "l1": model.l1_, "beta": model.beta_, "objective": model.outcome_.objective,
+        "violation": model.outcome_.violation if model.objective == "pl" else None,
     }  # fmt: skip
     text = (
-        f"{model.dim_theta_:,} weights, {n_nonzero:,} not zero, beta {model.beta_:g}; hidden variables: "
+        f"{model.dim_theta_:,} weights, {n_nonzero:,} not zero, l1 {model.l1_:g}, beta {model.beta_:g}; hidden variables: "
         f"{', '.join(f'{h.name} of {h.n_categories} categories' for h in model.hidden_) or 'none'}; objective "
         f"{model.outcome_.objective:,.2f}, {_tell_end(model)}"
     )

@@ -189,7 +189,8 @@ class _Job:
             "dataset": self.label, "learner": self.name, "fold": self.fold, "cll": _clean(scores.cll), "auc": _clean(scores.auc),
             "binary_cll": _clean(scores.binary_cll), "n": scores.n, "mrr": _clean(ranks.mrr),
             "hits": {str(k): v for k, v in ranks.hits.items()} if ranks.n else None, "dim_theta": getattr(learner, "dim_theta_", None),
-            "hidden": [h.n_categories for h in getattr(learner, "hidden_", [])], "beta": getattr(learner, "beta_", None),
+            "hidden": [h.n_categories for h in getattr(learner, "hidden_", [])], "l1": getattr(learner, "l1_", None),
+            "beta": getattr(learner, "beta_", None),
             "stopped_by": str(learner.stopped_by_), "seconds": learner.seconds_, "predict_seconds": clock.now() - began,
         }  # fmt: skip
 

@@ -24,7 +24,7 @@ from undirected.store import write_whole
 
 FORMAT = "undirected-relational"
 VERSION = 1
-SETTINGS = ("order", "templates", "objective", "l1", "inference")  # of the learner, which prediction or a reader needs
+SETTINGS = ("order", "templates", "objective", "inference")  # of the learner, which prediction or a reader needs
 MOST_TYPES, MOST_ENTITIES = 10_000, 100_000_000
 
 
@@ -51,7 +51,7 @@ def _describe_treermn(model: TreeRMN) -> dict[str, Any]:
         for h in model.hidden_
     ]
     return {
-        "settings": {name: getattr(model, name) for name in SETTINGS}, "beta": model.beta_, "hidden": hidden,
+        "settings": {name: getattr(model, name) for name in SETTINGS}, "l1": model.l1_, "beta": model.beta_, "hidden": hidden,
         "marginals": [shares.tolist() for shares in model.marginals_], "weights": model.weights_.tolist(),
     }  # fmt: skip
 
@@ -105,7 +105,7 @@ def _build(tree: dict[str, Any], name: str) -> RelationalLearner:
 def _build_treermn(tree: dict[str, Any], schema: Schema, name: str) -> TreeRMN:
     hidden = [_read_hidden(entry, schema, name) for entry in tree["hidden"]]
     settings = {key: tree["settings"][key] for key in SETTINGS}
-    model = TreeRMN(**settings, beta=tree["beta"])
+    model = TreeRMN(**settings, l1=tree["l1"], beta=tree["beta"])
     model.check_settings(schema)
     templates = Templates(schema, _read_whole(settings["order"], name), settings["templates"], count_categories(schema, hidden))
     weights = np.array(tree["weights"], dtype=float)
@@ -115,7 +115,7 @@ def _build_treermn(tree: dict[str, Any], schema: Schema, name: str) -> TreeRMN:
     if [len(shares) for shares in marginals] != templates.active or not all(((m > 0) & (m < 1)).all() for m in marginals):
         raise FormatError(f"{name}: the marginals do not fit the attributes")
     model.schema_, model.templates_, model.weights_, model.hidden_, model.marginals_ = schema, templates, weights, hidden, marginals
-    model.beta_ = float(tree["beta"])
+    model.l1_, model.beta_ = float(tree["l1"]), float(tree["beta"])
     return model
 
 

@@ -19,7 +19,8 @@ LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "mrc": ("undirected.relational.mrc.MRC", {}),
     "msl": ("undirected.relational.msl.MSL", {}),
 }
-# What the paper set for its data sets; elsewhere the penalty is chosen.
+# What the paper set for its data sets; elsewhere penalties are chosen.
+PAPER_L1 = 0.01
 PAPER_BETA = {"animals": 1.0, "nations": 1.0, "umls": 10.0, "kinship": 10.0}
 PAPER_UNARY = ("animals", "umls")  # where CVI began with templates of one attribute alone
 
@@ -31,7 +32,7 @@ def make_relational_learner(name: str, dataset: str, **params: Any) -> Relationa
     address, settings = LEARNERS[name]
     settings = dict(settings)
     if address == TREERMN and name != "treermn" and dataset in PAPER_BETA:
-        settings["beta"] = PAPER_BETA[dataset]
+        settings |= {"l1": PAPER_L1, "beta": PAPER_BETA[dataset]}
         if name == "cvi" and dataset in PAPER_UNARY:
             settings["templates"] = "unary"
     module, _, kind = address.rpartition(".")

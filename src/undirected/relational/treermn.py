@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,12 @@ OBJECTIVES = ("pl", "cd1")
 INFERENCES = ("gibbs", "mean-field")
 VALIDATION_FOLDS = 20  # one part in so many of the known attributes is hidden while the number of hidden variables is chosen
 MOST_HIDDEN = 20  # hidden variables that are tried by default
+FEW_HIDDEN = 2  # hidden variables after which penalties are compared
 PATIENCE = 2  # steps of hidden variables that may not help before the search ends
-BETAS = (1.0, 3.0, 10.0)  # that are tried by default
+PENALTIES = ((0.01, 3.0), (1.0, 1.0), (0.01, 10.0), (0.01, 1.0), (3.0, 0.3))  # l1 and beta that are tried by default
 BETA_CLUSTER = 10.0  # where beta is chosen
 LARGEST_PENALTY, HELD = 1e9, 1e12  # penalties of weights that are free, and of those of which nothing is known
+ROUGH = 10.0  # times the tolerance, to which weights are fitted between one hidden variable and the next
 MOST_REASSIGNMENTS = 5  # of entities to categories after a fit
 MOST_INEXACT_STEPS = 200  # along slopes that are not exact, which need not lead to any end
 
@@ -56,6 +58,7 @@ MOST_INEXACT_STEPS = 200  # along slopes that are not exact, which need not lead
 class HiddenStep(Milestone):
     """Weights were fitted with so many hidden variables."""
 
+    l1: float
     beta: float
     n_hidden: int
     n_weights: int
@@ -64,7 +67,8 @@ class HiddenStep(Milestone):
 
     def __str__(self) -> str:
         told = "" if self.cll is None else f", validation CLL {self.cll:.4f}"
-        return f"beta {self.beta:g}, {self.n_hidden} hidden variables, {self.n_weights:,} weights: objective {self.objective:,.1f}{told}"
+        setting = f"l1 {self.l1:g}, beta {self.beta:g}, {self.n_hidden} hidden variables"
+        return f"{setting}, {self.n_weights:,} weights: objective {self.objective:,.1f}{told}"
 
 
 @dataclass
@@ -82,6 +86,37 @@ class _State(_Model):
 
     outcome: Outcome
     objective: Any
+
+    def as_start(self) -> tuple[Templates, Array, Array]:
+        """Templates and weights to start another fit from, without estimates of new ones."""
+        return self.templates, self.weights, np.zeros(len(self.weights))
+
+
+@dataclass
+class _Trial:
+    """Data, and what of it is hidden while settings are chosen."""
+
+    data: RelationalData
+    training: RelationalData
+    marks: list[Array]
+    wiring: Wiring
+    work: Work
+
+
+@dataclass
+class _Search:
+    """Hidden variables that are added one after another under some penalties: where that is, its best state so far, and the score of each
+    number of them."""
+
+    penalties: tuple[float, float]
+    state: _State | None = None
+    best: _State | None = None
+    scores: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether one of the last steps has helped."""
+        return len(self.scores) - self.scores.index(max(self.scores)) <= PATIENCE
 
 
 class TreeRMN(RelationalLearner):
@@ -102,11 +137,9 @@ class TreeRMN(RelationalLearner):
         Whether attributes are linked to each other, or only to hidden variables.
     objective : {"pl", "cd1"}
         Pseudo-likelihood, or the paper's contrastive divergence with one step of mean field.
-    l1 : float
-        Penalty ``l1 |w|`` on every weight.
-    beta : float or "auto"
-        Penalty ``beta w^2 / 2`` on every weight. ``auto`` takes the one of 1, 3 and 10 that predicts best what is hidden for the purpose.
-        The paper has 1 or 10.
+    l1, beta : float or "auto"
+        Penalties ``l1 |w|`` and ``beta w^2 / 2`` on every weight. ``auto`` takes those of five pairs, from l1 0.01 and beta 10 to l1 3 and
+        beta 0.3, that predict best what is hidden for the purpose. The paper has l1 0.01 and beta 1 or 10.
     beta_cluster : float, optional
         In place of ``beta`` where candidate categories are judged (10 where ``beta`` is chosen); a small one makes many categories.
     move_entities : bool
@@ -157,7 +190,7 @@ class TreeRMN(RelationalLearner):
         hidden: Any = "auto",
         templates: str = "full",
         objective: str = "pl",
-        l1: float = 0.01,
+        l1: Any = "auto",
         beta: Any = "auto",
         beta_cluster: float | None = None,
         move_entities: bool = False,
@@ -192,6 +225,8 @@ class TreeRMN(RelationalLearner):
     hidden_: list[HiddenVariable]
     marginals_: list[Array]
     outcome_: Outcome
+    l1_: float
+    beta_: float
 
     @property
     def dim_theta_(self) -> int:
@@ -210,9 +245,9 @@ class TreeRMN(RelationalLearner):
         ):
             if value not in known:
                 raise ParameterError(f"{name}={value!r} is not known; choose one of {', '.join(known)}")
-        check_number("l1", self.l1, 0, LARGEST_PENALTY)
-        if self.beta != "auto":
-            check_number("beta", self.beta, 0, LARGEST_PENALTY)
+        for name, number in (("l1", self.l1), ("beta", self.beta)):
+            if number != "auto":
+                check_number(name, number, 0, LARGEST_PENALTY)
         if self.beta_cluster is not None:
             check_number("beta_cluster", self.beta_cluster, 0, LARGEST_PENALTY)
         check_number("rounds", self.rounds, 1, whole=True)
@@ -223,10 +258,10 @@ class TreeRMN(RelationalLearner):
     # -- learning
     def _learn(self, data: RelationalData, work: Work) -> StoppedBy:
         self.check_settings(data.schema)
-        self.beta_ = BETAS[0] if self.beta == "auto" else float(self.beta)
+        self.l1_, self.beta_ = self._list_penalties()[0]
         most = MOST_HIDDEN if self.hidden == "auto" else int(self.hidden)
         state: _State | None = None
-        if "auto" in (self.beta, self.hidden) and data.n_observed >= VALIDATION_FOLDS:
+        if "auto" in (self.l1, self.beta, self.hidden) and data.n_observed >= VALIDATION_FOLDS:
             most, state = self._choose_settings(data, work.share(0.6), most)
         elif self.hidden == "auto":
             most = 0  # too little is known to judge by
@@ -238,53 +273,89 @@ class TreeRMN(RelationalLearner):
         return state.outcome.stopped_by
 
     def _choose_settings(self, data: RelationalData, work: Work, most: int) -> tuple[int, _State | None]:
-        """Set the penalty that predicts best what is hidden on purpose, and say with how many hidden variables it does; the search ends
-        when two steps have not helped. After Ctrl-C there is a model, too, which has not seen what was hidden."""
+        """Set the penalties that predict best what is hidden on purpose, and say with how many hidden variables they do.
+
+        Penalties are compared after a few hidden variables; then the search goes on with the best ones until two steps have not helped.
+        After Ctrl-C there is a model, too, which has not seen what was hidden.
+        """
         marks = data.draw_fold(VALIDATION_FOLDS, 0, self.random_state)
-        training = data.hide(marks)
-        wiring = self._wire(training, work)
-        found: list[tuple[float, float, int]] = []
-        for beta in BETAS if self.beta == "auto" else (self.beta_,):
-            self.beta_ = beta
-            scores: list[tuple[float, int]] = []
-
-            def judge(state: _State, scores: list[tuple[float, int]] = scores) -> bool:
-                inferred = self._infer("mean-field", training, wiring, state, work)
-                if inferred.stopped_by is StoppedBy.INTERRUPT:
-                    raise KeyboardInterrupt
-                chances = [spread_states(table, values) for table, values in zip(training.tables, inferred.beliefs.values, strict=True)]
-                cll = score_cells(data, marks, chances).cll
-                scores.append((cll, len(state.hidden)))
-                work.emit(HiddenStep(self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, cll))
-                return self.hidden != "auto" or len(scores) - scores.index(max(scores)) <= PATIENCE
-
-            state = self._grow(training, most, work, wiring, judge)
-            if state.outcome.stopped_by is StoppedBy.INTERRUPT:
-                return most, state
-            if scores:
-                best, number = max(scores) if self.hidden == "auto" else scores[-1]
-                found.append((best, beta, number))
+        trial = _Trial(data, data.hide(marks), marks, self._wire(data, work), work)
+        pairs = self._list_penalties()
+        few = most if len(pairs) == 1 else min(FEW_HIDDEN, most)
+        searches: list[_Search] = []
+        for penalties in pairs:
+            searches.append(_Search(penalties))
+            if self._search(trial, searches[-1], few) is StoppedBy.INTERRUPT:
+                return most, searches[-1].state
             if work.is_over:
                 break
-        if not found:
+        rated = [(self._rate(trial, search), search) for search in searches if search.best is not None]
+        if not rated:
             return 0 if self.hidden == "auto" else most, None
-        _, self.beta_, number = max(found, key=lambda choice: choice[0])
-        return number if self.hidden == "auto" else most, None
+        chosen = max(rated, key=lambda pair: pair[0])[1]
+        goes_on = self.hidden == "auto" and few < most and not work.is_over and chosen.goes_on
+        if goes_on and self._search(trial, chosen, most) is StoppedBy.INTERRUPT:
+            return most, chosen.state
+        self.l1_, self.beta_ = chosen.penalties
+        return max(chosen.scores)[1] if self.hidden == "auto" else most, None
 
-    def _grow(self, data: RelationalData, most: int, work: Work, wiring: Wiring | None = None, judge: Any = None) -> _State:
-        """Fit weights, then add hidden variables one at a time, and fit them again; ``judge`` says whether to go on."""
+    def _search(self, trial: _Trial, search: _Search, most: int) -> StoppedBy:
+        """Add hidden variables, as long as that helps if their number is free, up to so many."""
+        self.l1_, self.beta_ = search.penalties
+
+        def judge(state: _State) -> bool:
+            if search.scores and search.scores[-1][1] == len(state.hidden):
+                return search.goes_on  # where an earlier search ended
+            cll = self._score(trial, state, "mean-field")
+            if not search.scores or cll > max(search.scores)[0]:
+                search.best = state
+            search.scores.append((cll, len(state.hidden)))
+            step = HiddenStep(self.l1_, self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, cll)
+            trial.work.emit(step)
+            return self.hidden != "auto" or search.goes_on
+
+        search.state = self._grow(trial.training, most, trial.work, trial.wiring, judge, search.state)
+        return search.state.outcome.stopped_by
+
+    def _score(self, trial: _Trial, state: _State, inference: str) -> float:
+        """How well a model predicts what is hidden on purpose."""
+        inferred = self._infer(inference, trial.training, trial.wiring, state, trial.work)
+        if inferred.stopped_by is StoppedBy.INTERRUPT:
+            raise KeyboardInterrupt
+        values = zip(trial.training.tables, inferred.beliefs.values, strict=True)
+        return score_cells(trial.data, trial.marks, [spread_states(table, beliefs) for table, beliefs in values]).cll
+
+    def _rate(self, trial: _Trial, search: _Search) -> float:
+        """The score by which penalties are compared: that of the inference that predictions will be made with."""
+        if self.inference == "mean-field" or search.best is None or trial.work.is_over:
+            return max(search.scores)[0]
+        return self._score(trial, search.best, self.inference)
+
+    def _list_penalties(self) -> list[tuple[float, float]]:
+        """The pairs of ``l1`` and ``beta`` that are tried."""
+        pairs = [(l1 if self.l1 == "auto" else self.l1, beta if self.beta == "auto" else self.beta) for l1, beta in PENALTIES]
+        return [(float(l1), float(beta)) for l1, beta in dict.fromkeys(pairs)]
+
+    def _grow(
+        self, data: RelationalData, most: int, work: Work, wiring: Wiring | None = None, judge: Any = None, state: _State | None = None
+    ) -> _State:
+        """Fit weights, or go on from a state, then add hidden variables one at a time, and fit weights again; ``judge`` says whether to go
+        on."""
         wiring = self._wire(data, work) if wiring is None else wiring
-        state = self._fit_weights(data, wiring, [], None, work)
+        rough = self.tol if most == 0 else min(1.0, ROUGH * self.tol)
+        state = self._fit_weights(data, wiring, [], None, work, rough) if state is None else state
         try:
             while state.outcome.stopped_by not in (StoppedBy.TIME, StoppedBy.INTERRUPT):
                 if judge is None:
-                    work.emit(HiddenStep(self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, None))
+                    work.emit(HiddenStep(self.l1_, self.beta_, len(state.hidden), state.templates.n_weights, state.outcome.objective, None))
                 elif not judge(state):
                     break
-                grown = self._add_hidden(data, wiring, state, most, work) if len(state.hidden) < most else None
+                grown = self._add_hidden(data, wiring, state, most, work, rough) if len(state.hidden) < most else None
                 if grown is None:
                     break
                 state = grown
+            if judge is None and rough > self.tol and not work.is_over:
+                state = self._fit_weights(data, wiring, state.hidden, state.as_start(), work, self.tol)
         except KeyboardInterrupt:
             state.outcome.stopped_by = StoppedBy.INTERRUPT
         except Stopped as stop:
@@ -295,7 +366,13 @@ class TreeRMN(RelationalLearner):
         return Wiring(data, Templates(data.schema, self.order, self.templates).paths, work.memory)
 
     def _fit_weights(
-        self, data: RelationalData, wiring: Wiring, hidden: list[HiddenVariable], start: tuple[Templates, Array, Array] | None, work: Work
+        self,
+        data: RelationalData,
+        wiring: Wiring,
+        hidden: list[HiddenVariable],
+        start: tuple[Templates, Array, Array] | None,
+        work: Work,
+        tol: float,
     ) -> _State:
         """Weights for some hidden variables, from those of fewer: their templates and weights, and the estimated ones of what is new."""
         templates = Templates(data.schema, self.order, self.templates, count_categories(data.schema, hidden))
@@ -317,8 +394,8 @@ class TreeRMN(RelationalLearner):
                 weights = plain.start_unary([count_marginals(table) for table in data.tables])
             exact = self.objective == "pl"
             solver, most = ("auto", MAX_ITERATIONS) if exact else ("plain", MOST_INEXACT_STEPS)
-            penalty = Penalty(self.l1, np.where(templates.mark_weights(never), HELD, self.beta_) if never_known else self.beta_)
-            outcome = minimise(objective, penalty, weights, tol=self.tol, work=work, solver=solver, max_iterations=most)
+            penalty = Penalty(self.l1_, np.where(templates.mark_weights(never), HELD, self.beta_) if never_known else self.beta_)
+            outcome = minimise(objective, penalty, weights, tol=tol, work=work, solver=solver, max_iterations=most)
             if never_known:
                 outcome.weights[templates.mark_weights(never)] = 0
             if not exact and outcome.stopped_by is StoppedBy.ITERATIONS:
@@ -331,13 +408,13 @@ class TreeRMN(RelationalLearner):
         kind = RelationalPseudoLikelihood if self.objective == "pl" else ContrastiveDivergence
         return kind(templates, wiring, beliefs, work.threads)
 
-    def _add_hidden(self, data: RelationalData, wiring: Wiring, state: _State, most: int, work: Work) -> _State | None:
+    def _add_hidden(self, data: RelationalData, wiring: Wiring, state: _State, most: int, work: Work, tol: float) -> _State | None:
         """The model with one more hidden variable for each type where errors suggest one; None where they do for none."""
         types = as_names(self.hidden_types or ()) or [kind.name for kind in data.schema.types if not kind.is_link]
         fallback = BETA_CLUSTER if self.beta == "auto" else self.beta_
         beta = fallback if self.beta_cluster is None else self.beta_cluster
         errors = state.objective.measure_errors(state.weights)
-        found = propose_hidden(state.templates, wiring, errors, types, self.l1, beta, self.move_entities, work.check)
+        found = propose_hidden(state.templates, wiring, errors, types, self.l1_, beta, self.move_entities, work.check)
         found = found[: most - len(state.hidden)]
         if not found:
             return None
@@ -350,14 +427,14 @@ class TreeRMN(RelationalLearner):
         for name, clustering in found:
             last = count_categories(data.schema, hidden)[data.schema.index(name)]
             estimated[templates.hidden_numbers(name, last - len(clustering.gains), last)] = clustering.weights
-        grown = self._fit_weights(data, wiring, hidden, (state.templates, state.weights, estimated), work)
+        grown = self._fit_weights(data, wiring, hidden, (state.templates, state.weights, estimated), work, tol)
         for _ in range(MOST_REASSIGNMENTS if self.free_hidden else 0):
             values = Beliefs.of(data).values
             chosen = choose_categories(grown.templates, wiring, values, grown.weights, grown.hidden)
             if all((of == h.of).all() for of, h in zip(chosen, grown.hidden, strict=True)):
                 break
             hidden = [replace(h, of=of) for of, h in zip(chosen, grown.hidden, strict=True)]
-            grown = self._fit_weights(data, wiring, hidden, (grown.templates, grown.weights, np.zeros(len(grown.weights))), work)
+            grown = self._fit_weights(data, wiring, hidden, grown.as_start(), work, tol)
         return grown
 
     # -- prediction
