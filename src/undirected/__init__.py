@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AllPairs": "undirected.structure.all_pairs",
     "Atomic": "undirected.structure.atomic",
+    "Auto": "undirected.structure.auto",
     "BLM": "undirected.structure.blm",
     "BUSL": "undirected.structure.busl",
     "ChowLiu": "undirected.structure.chow_liu",
@@ -85,6 +86,7 @@ __all__ = [
     "AllPairs",
     "Answer",
     "Atomic",
+    "Auto",
     "ChowLiu",
     "ClusterNet",
     "Comparison",
@@ -170,6 +172,7 @@ if TYPE_CHECKING:
     from undirected.streaming.search import StreamedSearch
     from undirected.structure.all_pairs import AllPairs
     from undirected.structure.atomic import Atomic
+    from undirected.structure.auto import Auto
     from undirected.structure.blm import BLM
     from undirected.structure.busl import BUSL
     from undirected.structure.chow_liu import ChowLiu

@@ -16,7 +16,6 @@ import pytest
 from undirected import DTSL, GSSL, L1, Atomic, ChowLiu, Unconverged, datasets, load, tune
 from undirected.errors import CheckpointFailed
 from undirected.store import OwnedFile
-from undirected.tuning import automatic
 from undirected.weights import pseudo_likelihood
 
 COMMAND = [sys.executable, "-c", "from undirected.cli import main; main()"]
@@ -47,7 +46,10 @@ class TestTheDefault:
         done = run("learn", "survey.csv", "-o", "auto.json", "--json", cwd=survey)
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
-        assert report["chosen"] in automatic.CANDIDATES
+        assert report["chosen"]["features"] in ("pairs", "surer", "all")
+        first = report["findings"][0]
+        assert {first["a"], first["b"]} == {"smoker", "cough"}
+        assert first["with_a"] > first["without_a"] + 0.3
         assert report["held_out_pll"] > report["independent_pll"]
         assert load(survey / "auto.json").conditional("cough", {"smoker": "yes", **{f"q{k}": "a" for k in range(6)}})["yes"] > 0.6
 
@@ -75,7 +77,7 @@ class TestTheDefault:
         (tmp_path / "t.csv").write_text("a,b\nx,1\ny,0\nx,1\n")
         done = run("learn", "t.csv", "-o", "net.json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert "too few to set some aside" in done.stdout
+        assert "too few to hold some out" in done.stdout
 
     def test_gssl_alone_does_not_overfit(self, survey):
         train, test = datasets.load("digits"), datasets.load("digits", "test")

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from undirected import AllPairs, Atomic, Dataset, Domain, datasets, holdout
-from undirected.evaluation.held_out import judge
-from undirected.structure.all_pairs import AllPairs as Interrupted
-from undirected.tuning.automatic import choose_learner
-from undirected.work import Work
+from undirected import AllPairs, Atomic, Auto, Dataset, Domain, datasets, holdout
+from undirected.evaluation.held_out import judge, judge_folds
 
 
 def coins(n, seed):
@@ -20,9 +17,8 @@ def test_noise_is_hardly_ever_called_better():
     """At a level of one in 200, of 40 tables of coins more than three are called better once in 10,000 times."""
     called = 0
     for seed in range(40):
-        train, valid = holdout(coins((20, 30, 60, 200)[seed % 4], seed), 0.1, seed)
-        chosen = choose_learner(train, valid, Work.start(time_budget=20))
-        called += judge(chosen.tuned.learner.network_, train, valid).better
+        choice = Auto(time_budget=20).fit(coins((20, 30, 60, 200)[seed % 4], seed)).choice_
+        called += judge_folds([(fold.network, fold.train, fold.held_out) for fold in choice.folds]).better
     assert called <= 3
 
 
@@ -47,20 +43,3 @@ def test_scaled_weights_prove_nothing():
     network = AllPairs(l1=0, sd=1).fit(train).network_
     heavy = Dataset(valid.domain, valid.codes, 1000 * valid.weights)
     assert judge(network, train, valid).clear == judge(network, train, heavy).clear
-
-
-def test_an_interruption_ends_the_choice(monkeypatch):
-    data = datasets.exact_sample(datasets.grid_ising(3, 3, seed=1), 300, seed=2)
-    train, valid = holdout(data, 0.1, 0)
-    asked = []
-
-    def interrupted(self, data, work):
-        asked.append(type(self).__name__)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Interrupted, "propose", interrupted)
-    chosen = choose_learner(train, valid, Work.start())
-    assert chosen.interrupted
-    assert not chosen.complete
-    assert set(chosen.scores) == {"chow-liu", "all-pairs"}  # dtsl was not begun
-    assert chosen.name == "chow-liu"

@@ -9,7 +9,7 @@ import click
 
 from undirected.cli import common, learners
 from undirected.structure.names import LEARNERS
-from undirected.work import StoppedBy, Work
+from undirected.work import StoppedBy
 
 if TYPE_CHECKING:
     from undirected.data.dataset import Dataset
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FEW_ROWS = 20  # of a table from which none are set aside
 LEARN_EXAMPLES = """\b
 Examples:
-  undirected learn survey.csv -o net.json                 (the best of a few learners)
+  undirected learn survey.csv -o net.json                 (chooses everything by itself)
   undirected learn survey.csv -a gssl --l1 5 -o net.json
   undirected learn nltcs -a gssl --l1 1 --sd 0.5 --valid nltcs:valid -o net.json
   undirected learn survey.csv -a dtsl --conversion prune-5 --sd 0.5 -o net.json
@@ -38,8 +38,8 @@ Examples:
 @click.command(epilog=LEARN_EXAMPLES)
 @click.argument("data")
 @click.option(
-    "-a", "--algorithm", type=click.Choice(["auto", *LEARNERS]), default="auto", show_default=True,
-    help="The structure learner. auto: the best of a few, tuned on rows set aside, in about a minute (gssl if a setting is named).",
+    "-a", "--algorithm", type=click.Choice(list(LEARNERS)), default="auto", show_default=True,
+    help="The structure learner. auto: pairs and longer features in one fit, with penalties chosen on held-out rows, within a minute.",
 )  # fmt: skip
 @learners.learner_options
 @common.weight_options
@@ -82,7 +82,7 @@ def learn(
 ) -> int:
     """Learn a network, structure and weights, from DATA."""
     _check_output(output)
-    algorithm = learners.resolve(ctx, algorithm, tuning)
+    learners.check(ctx, algorithm, tuning)
     given = learners.build(ctx, algorithm, options, tuning, seed)
     reading = given.reading
     table = common.read_table(data, quiet, **reading)
@@ -107,6 +107,7 @@ def learn(
         lines.append(common.describe_fit(fit))
         _save(network, output, report, lines)
         task.judge(learner)
+        task.tell_findings(network)
     if task.held_out is not None:
         report["valid_pll"] = network.pll(task.held_out, learner.threads)
         report["valid_npll"] = report["valid_pll"] / len(network.domain)
@@ -141,7 +142,7 @@ class Task:
     lines: list[str]
     check: bool
     screen: common.Screen
-    judged: tuple[Any, Dataset, Dataset] | None = None  # a network and the rows it was learned from and is judged on
+    judged: list[tuple[Any, Dataset, Dataset]] | None = None  # networks, the rows each was learned from, and those it is judged on
 
     def learn(self) -> Any:
         """The learner with its settings, on all rows."""
@@ -159,41 +160,31 @@ class Task:
         if not tuned.complete:
             self.lines.append("the search ended before all settings were tried")
         self.lines += [str(tuned), "best: " + ", ".join(f"{name} {value}" for name, value in tuned.settings.items())]
-        self.judged, self.held_out = (tuned.learner.network_, train, valid), valid
+        self.judged, self.held_out = [(tuned.learner.network_, train, valid)], valid
         return tuned.learner
 
     def choose(self) -> Any:
-        """The best of a few learners, learned again from all rows."""
-        from undirected.tuning.automatic import DEFAULT_SECONDS, RELEARN_SHARE, choose_learner
-
-        params = self.given.params
-        budget = params.pop("time_budget") or DEFAULT_SECONDS
-        if self.held_out is None and len(self.table) < FEW_ROWS:
-            return self._learn_from_few(params | {"time_budget": budget, "progress": self.screen})
-        train, valid = self._set_apart()
-        work = Work.start(params["threads"], params["memory"], budget, progress=self.screen)
-        chosen = choose_learner(train, valid, work, **params)
-        settings = chosen.tuned.settings
-        self.report |= {"chosen": chosen.name, "settings": settings, "scores": chosen.scores, "complete": chosen.complete}
-        self.lines.append(f"chosen: {chosen.name}, " + ", ".join(f"{name} {value}" for name, value in settings.items()))
-        self.judged = (chosen.tuned.learner.network_, train, valid)
-        learner = chosen.tuned.learner
-        if chosen.interrupted:
-            learner.fit_.stopped_by = StoppedBy.INTERRUPT
-        elif train is not self.table:
-            learner = type(learner)(**learner.get_params()).set_params(time_budget=RELEARN_SHARE * budget, progress=self.screen)
-            learner.fit(self.table, start=chosen.tuned.fit)
+        """The default learner, which holds out rows by itself."""
+        learner = self.given.make(self.screen)
+        learner.fit(self.table, valid=self.held_out)
+        choice = learner.choice_
+        if choice is None:
+            self.check = False
+            if "auto" in (learner.l1, learner.sd, learner.ratio):
+                self.lines.append(f"{len(self.table)} rows are too few to hold some out: pairs with a strong penalty, unchecked")
+            return learner
+        penalties = choice.penalties
+        scores = {name: choice.find_best(longer) for name, longer in (("pairs", False), ("longer", True))}
+        chosen = {"features": penalties.features, "l1": penalties.l1, "ratio": penalties.ratio, "sd": penalties.sd}
+        self.report |= {"chosen": chosen, "scores": scores, "candidates": choice.candidates, "complete": choice.complete}
+        told = ", ".join(
+            f"with{'out' * (name == 'pairs')} longer features {score:.4f}" for name, score in scores.items() if score is not None
+        )
+        self.lines.append(f"chosen: {penalties}; best held-out PLL {told}")
+        if not choice.complete and not choice.interrupted:
+            self.lines.append("the time was over before all penalties were tried; --time-budget allows more")
+        self.judged = [(fold.network, fold.train, fold.held_out) for fold in choice.folds]
         return learner
-
-    def _learn_from_few(self, params: dict[str, Any]) -> Any:
-        from undirected.structure.names import find_learner_class
-        from undirected.tuning.automatic import list_candidates
-
-        name = "all-pairs" if "all-pairs" in list_candidates(self.table) else "chow-liu"
-        self.lines.append(f"{len(self.table)} rows are too few to set some aside: {name} with a strong penalty, unchecked")
-        self.report["chosen"] = name
-        self.check = False
-        return find_learner_class(name)(**params, l1=5.0).fit(self.table)
 
     def _set_apart(self) -> tuple[Dataset, Dataset]:
         """The rows to learn from while settings are compared, and those to compare them on."""
@@ -203,7 +194,7 @@ class Task:
 
     def judge(self, learner: Any) -> None:
         """Score held-out rows beside independent variables, and say plainly if the network is not better."""
-        from undirected.evaluation.held_out import judge
+        from undirected.evaluation.held_out import judge_folds
 
         self.report |= {"held_out_pll": None, "independent_pll": None}
         if not self.check or len(self.table) < FEW_ROWS or learner.fit_.stopped_by is StoppedBy.INTERRUPT:
@@ -219,10 +210,19 @@ class Task:
                     self.lines.append("interrupted: the network was not checked on held-out rows")
                     return
                 network = again.network_
-            self.judged = (network, train, valid)
-        found = judge(*self.judged, threads=learner.threads)
+            self.judged = [(network, train, valid)]
+        found = judge_folds(self.judged, learner.threads)
         self.report |= {"held_out_pll": found.network, "independent_pll": found.independent}
         self.lines.append(found.describe(chosen_here="chosen" in self.report or "tried" in self.report))
+
+    def tell_findings(self, network: Any) -> None:
+        """The strongest edges in words."""
+        from undirected.evaluation.findings import list_findings
+
+        findings = list_findings(network, self.table)
+        self.report["findings"] = [vars(finding) for finding in findings]
+        if findings:
+            self.lines += ["strongest edges:", *(f"  {finding}" for finding in findings)]
 
 
 def _describe_learned(learner: Any, lines: list[str]) -> dict[str, Any]:

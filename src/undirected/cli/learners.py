@@ -57,7 +57,7 @@ learner_options = common.combine_options(
     click.option(
         "--min-rows",
         type=click.FloatRange(0),
-        help="dtsl, dt+l1, dt-blm: rows that each side of a split needs (10). blm, dp: rows that a feature matches (0).",
+        help="auto, dtsl, dt+l1, dt-blm: rows that each side of a split needs (10). blm, dp: rows that a feature matches (0).",
     ),
     click.option(
         "--max-features",
@@ -112,14 +112,16 @@ class Built:
         return {"checkpoint": None} if "checkpoint" in self.params else {}
 
 
-def resolve(ctx: click.Context, algorithm: str, tuning: bool) -> str:
-    """The learner that is meant where none is named: that of the settings that are, if there are any."""
-    named = [name for name in (*OWN, "l1", "sd") if _given(ctx, name)]
-    gssl = {*find_learner_class("gssl")().get_params()} if named else set()
-    strange = [name for name in named if name not in gssl]
-    if algorithm == "auto" and strange:
+def check(ctx: click.Context, algorithm: str, tuning: bool) -> None:
+    """Raise where settings are named that the default learner does not have."""
+    if algorithm != "auto":
+        return
+    if tuning:
+        raise click.UsageError("auto chooses its settings by itself; leave out --tune, or name a learner with -a")
+    own = find_learner_class("auto")().get_params()
+    strange = [name for name in OWN if _given(ctx, name) and name not in own]
+    if strange:
         raise click.UsageError(f"--{strange[0].replace('_', '-')} belongs to some learners only; name one with -a (see --help)")
-    return "gssl" if algorithm == "auto" and (tuning or named) else algorithm
 
 
 def _given(ctx: click.Context, name: str) -> bool:
@@ -128,16 +130,18 @@ def _given(ctx: click.Context, name: str) -> bool:
 
 def build(ctx: click.Context, algorithm: str, options: dict[str, Any], tuning: bool, seed: int) -> Built:
     """The learner's parameters out of the options of a command."""
-    known = None if algorithm == "auto" else find_learner_class(algorithm)().get_params()
-    params = {name: options.pop(name) for name in ("tol", "prune", "threads", "memory", "time_budget")}
+    known = find_learner_class(algorithm)().get_params()
+    params = {name: options.pop(name) for name in ("tol", "threads", "memory", "time_budget")}
+    if options.pop("prune"):
+        params["prune"] = True
     for name in (*OWN, "l1", "sd"):
         value = options.pop(name)
-        if _given(ctx, name) and known is not None and name not in known:
+        if _given(ctx, name) and name not in known:
             raise click.UsageError(f"--{name.replace('_', '-')} does not belong to {algorithm}")
         if _given(ctx, name) and tuning:
             raise click.UsageError(f"--{name.replace('_', '-')} is what --tune chooses; leave out one of the two")
         if _given(ctx, name):
             params[name] = value
-    if known is not None and "random_state" in known:
+    if "random_state" in known:
         params["random_state"] = seed
     return Built(algorithm, params, options)

@@ -19,3 +19,26 @@ def holdout(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Dat
         raise DataError(f"{data.source}: {len(data)} rows are too few to set {fraction:g} of them aside")
     order = np.random.default_rng(seed).permutation(len(data))
     return data.subset(np.sort(order[n:])), data.subset(np.sort(order[:n]))
+
+
+def hold_out_cases(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Dataset]:
+    """Set a random ``fraction`` of the cases apart: (the others, the fraction), each with every distinct row once.
+
+    A row of weight two is two cases, so that it makes no difference whether rows are repeated or weighted, nor in which order they stand.
+    Where weights are not whole numbers every distinct row is one case.
+    """
+    rows = data.distinct
+    whole = bool(np.all(rows.weights == np.round(rows.weights)))
+    counts = rows.weights.astype(np.int64) if whole else np.ones(len(rows), dtype=np.int64)
+    n = round(int(counts.sum()) * fraction)
+    if n == 0 or n == counts.sum():
+        raise DataError(f"{data.source}: {int(counts.sum())} rows are too few to set {fraction:g} of them aside")
+    drawn = np.random.default_rng(seed).multivariate_hypergeometric(counts, n, method="marginals")
+    parts = []
+    for part in (counts - drawn, drawn):
+        kept = np.flatnonzero(part > 0)
+        if whole and counts.sum() == len(data):  # one case a row, and so it stays
+            parts.append(Dataset(rows.domain, np.repeat(rows.codes, part, axis=0), source=data.source))
+        else:
+            parts.append(Dataset(rows.domain, rows.codes[kept], part[kept] if whole else rows.weights[kept], data.source))
+    return parts[0], parts[1]

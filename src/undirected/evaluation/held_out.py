@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,15 +49,14 @@ class Judgement:
 
 def judge(network: MarkovNetwork, train: Dataset, valid: Dataset, threads: int | None = None) -> Judgement:
     """Hold a network learned from ``train`` against independent variables, on ``valid``."""
-    counted = valid.weights > 0
-    weights = valid.weights[counted]
+    return judge_folds([(network, train, valid)], threads)
 
-    def terms(one: MarkovNetwork) -> Array:
-        return one.pll_terms(valid, threads)[0][counted]
 
-    floors = [terms(Atomic(sd=sd, threads=threads).fit(train).network_) for sd in PRIORS]
+def judge_folds(folds: Sequence[tuple[MarkovNetwork, Dataset, Dataset]], threads: int | None = None) -> Judgement:
+    """Hold networks against independent variables, each on its own held-out rows."""
+    parts = [_score_rows(*fold, threads=threads) for fold in folds]
+    ours, floors, weights = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
     theirs = max(floors, key=lambda values: float(np.average(values, weights=weights)))
-    ours = terms(network)
     gain = ours - theirs
     mean = float(np.average(gain, weights=weights))
     n = float(weights.sum() ** 2 / (weights**2).sum())  # rows of equal weight that would tell as much
@@ -64,5 +64,17 @@ def judge(network: MarkovNetwork, train: Dataset, valid: Dataset, threads: int |
     if n > 1 and np.isfinite(gain).all():
         error = np.sqrt(float(np.average((gain - mean) ** 2, weights=weights)) / (n - 1))
         clear = abs(mean) > float(student.ppf(LEVEL, n - 1)) * error
-    joins = bool(len(find_joined_pairs(network.features, network.weights)))
-    return Judgement(float(np.average(ours, weights=weights)), float(np.average(theirs, weights=weights)), clear, len(valid), joins)
+    joins = any(len(find_joined_pairs(network.features, network.weights)) for network, _, _ in folds)
+    n_rows = sum(len(valid) for _, _, valid in folds)
+    return Judgement(float(np.average(ours, weights=weights)), float(np.average(theirs, weights=weights)), clear, n_rows, joins)
+
+
+def _score_rows(network: MarkovNetwork, train: Dataset, valid: Dataset, threads: int | None) -> tuple[Array, Array, Array]:
+    """By held-out row the score of the network, those of independent variables under each prior, and the weight."""
+    counted = valid.weights > 0
+
+    def score(one: MarkovNetwork) -> Array:
+        return one.pll_terms(valid, threads)[0][counted]
+
+    floors = [score(Atomic(sd=sd, threads=threads).fit(train).network_) for sd in PRIORS]
+    return score(network), np.stack(floors), valid.weights[counted]

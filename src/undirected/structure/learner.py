@@ -140,16 +140,26 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         """
         work = self.start_work() if work is None else work
         check_prior(self.l1, self.sd, self.tol)
+        data = self._take_training_table(X, y, sample_weight)
+        structure = self._find_structure(data, work, start)
+        path = WeightPath(structure.features, data, work, structure.objective)
+        factors = self.find_l1_factors(structure.features)
+        fit = path.solve([(self.l1, self.sd)], self.tol, structure.weights, factors=factors)[0]
+        self._warn_if_early(fit, structure.stopped_by)
+        self._adopt(data.domain, fit, structure.learned)
+        return self
+
+    def find_l1_factors(self, features: FeatureSet) -> Array | None:
+        """What the L1 penalty of each feature is multiplied by; None where all have the same."""
+        return None
+
+    def _take_training_table(self, X: Any, y: Any, sample_weight: Any) -> Dataset:
+        """The table to learn from; raises where there is nothing to learn from."""
         data = self._training_table(_add_target(X, y), sample_weight)
         data.require_complete("learning")
         if not data.total_weight > 0:
             raise DataError(f"{data.source}: no row has a weight above zero")
-        structure = self._find_structure(data, work, start)
-        path = WeightPath(structure.features, data, work, structure.objective)
-        fit = path.solve([(self.l1, self.sd)], self.tol, structure.weights)[0]
-        self._warn_if_early(fit, structure.stopped_by)
-        self._adopt(data.domain, fit, structure.learned)
-        return self
+        return data
 
     def _find_structure(self, data: Dataset, work: Work, start: WeightFit | None) -> Structure:
         """The features to weigh, the atomic ones among them, as many as can be prepared in the time; Ctrl-C leaves the atomic ones."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from undirected.structure.learner import Learner
 
 LEARNERS = {
+    "auto": "auto.Auto",
     "gssl": "gssl.GSSL",
     "clusternet": "clusternet.ClusterNet",
     "dtsl": "dtsl.DTSL",

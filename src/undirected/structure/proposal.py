@@ -33,6 +33,7 @@ class Proposal:
 
     ``seconds`` is set where the clock cannot tell them, parts of the work having been found in a ledger. Not ``complete`` if time ended
     the search for the features, or for those they are made of. ``last`` if it has used up the time: it is weighed, but nothing after it.
+    ``penalties`` are those to weigh it with, in place of the grid's.
     """
 
     settings: dict[str, Any]
@@ -40,3 +41,4 @@ class Proposal:
     seconds: float | None = None
     complete: bool = True
     last: bool = False
+    penalties: list[tuple[float, float]] | None = None

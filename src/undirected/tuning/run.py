@@ -9,8 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import clone
+
 from undirected.data.dataset import Dataset
 from undirected.features.feature_set import FeatureSet
+from undirected.kernels.types import Array
 from undirected.structure.learner import Grid, Learner, describe_params
 from undirected.structure.proposal import Proposal
 from undirected.structure.trials import Trial, Trials
@@ -103,12 +106,21 @@ class Tuning:
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{owner}.json"
 
-    def solve(self, features: FeatureSet, penalties: list[tuple[float, float]], tol: float, left: float, **how: Any) -> list[WeightFit]:
-        """The weights of these features for several penalties within so many seconds; raises KeyboardInterrupt on Ctrl-C."""
-        fits = WeightPath(features, self.train, self.work.extend(left)).solve(penalties, tol, **how)
+    def solve(
+        self, features: FeatureSet, penalties: list[tuple[float, float]], settings: dict[str, Any], tol: float, left: float, **how: Any
+    ) -> list[WeightFit]:
+        """The weights of these features, found with some settings, for several penalties within so many seconds; raises KeyboardInterrupt
+        on Ctrl-C."""
+        path = WeightPath(features, self.train, self.work.extend(left))
+        fits = path.solve(penalties, tol, factors=self.find_l1_factors(features, settings), **how)
         if any(fit.stopped_by is StoppedBy.INTERRUPT for fit in fits):
             raise KeyboardInterrupt
         return fits
+
+    def find_l1_factors(self, features: FeatureSet, settings: dict[str, Any]) -> Array | None:
+        """What the learner with these settings multiplies the L1 penalty of each feature by."""
+        one: Learner = clone(self.learner).set_params(**settings)
+        return one.find_l1_factors(features)
 
     def _time_left(self, seconds: float) -> float:
         """Of the budget, after all trials so far and so many seconds more."""
@@ -129,7 +141,8 @@ class Tuning:
                 best = found.best.valid_pll if found.trials else -math.inf
                 gap = CLOSE_ENOUGH if self.search_tol is None else 0.0  # a tolerance that was asked for is kept
                 race = None if self.search_tol == 0 else Race(validation, best, NEAR_END * self.tol, gap)
-                fits = self.solve(candidates, self.penalties, self.tol, left, start=structure.weights, judge=race)
+                penalties = proposal.penalties or self.penalties
+                fits = self.solve(candidates, penalties, proposal.settings, self.tol, left, start=structure.weights, judge=race)
                 trials = [measure(fit, proposal.settings, validation, seconds) for fit in fits]
                 found.complete = found.complete and all(fit.stopped_by is not StoppedBy.TIME for fit in fits)
             if self.ledger is not None and found.complete:

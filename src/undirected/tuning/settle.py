@@ -42,7 +42,7 @@ def settle(tuning: Tuning, refine: bool = True) -> Choice:
         if not todo:
             break
         penalties = [found.trials[k].penalties for k in todo]
-        for k, fit in zip(todo, tuning.solve(found.features, penalties, tuning.learner.tol, deadline.left()), strict=True):
+        for k, fit in zip(todo, tuning.solve(found.features, penalties, structural, tuning.learner.tol, deadline.left()), strict=True):
             fits[k], old = fit, found.trials[k]
             new = measure(fit, old.settings, validation, old.structure_seconds)
             found.trials[k] = replace(new, weights_seconds=old.weights_seconds + fit.seconds)
@@ -52,7 +52,9 @@ def settle(tuning: Tuning, refine: bool = True) -> Choice:
     for _ in range(REFINEMENTS if refine and choice.fit.converged else 0):
         penalties = [(choice.fit.l1, sd) for sd in _list_between(choice.fit.sd, tried)]
         start = choice.fit.weights
-        for fit in tuning.solve(found.features, penalties, tuning.learner.tol, deadline.left(), start=start) if penalties else []:
+        for fit in (
+            tuning.solve(found.features, penalties, structural, tuning.learner.tol, deadline.left(), start=start) if penalties else []
+        ):
             trial = measure(fit, choice.trial.settings, validation, choice.trial.structure_seconds)
             found.trials.append(trial)
             tried.append(fit.sd)

@@ -29,6 +29,7 @@ from undirected.work import MEMORY, Listener, Stopped, StoppedBy, Work
 SOLVERS = ("auto", "descent", "quasi-newton", "plain")
 MAX_ITERATIONS = 10_000
 Setting = tuple[float, float]  # l1 and sd
+Solver = Callable[[Penalty, Array, float, Work, int], Outcome]
 
 
 @dataclass
@@ -189,6 +190,7 @@ class WeightPath:
     def __init__(self, features: FeatureSet, data: Any, work: Work, objective: PseudoLikelihood | None = None) -> None:
         self.features, self.data, self.work, self.objective = features, data, work, objective
         self.began = work.now()
+        self._solvers: dict[str, Solver] = {}  # by name: what they have prepared serves the next call
 
     def solve(
         self,
@@ -199,10 +201,11 @@ class WeightPath:
         judge: Judge | None = None,
         max_iterations: int = MAX_ITERATIONS,
         solver: str = "auto",
+        factors: Array | None = None,
     ) -> list[WeightFit]:
         """A fit for each setting, in their order. Once Ctrl-C is pressed, those that are left get the nearest weights there are.
 
-        ``judge`` ends settings early that cannot win (``auto`` solver only).
+        ``judge`` ends settings early that cannot win (``auto`` solver only). ``factors``, one a feature, are what ``l1`` is multiplied by.
         """
         _check_settings(settings, tol, solver)
         with use_one_blas_thread():
@@ -210,15 +213,15 @@ class WeightPath:
                 objective = self._prepare()
             except (Stopped, KeyboardInterrupt) as stop:
                 why = stop.why if isinstance(stop, Stopped) else StoppedBy.INTERRUPT
-                return [self._fall_back(l1, sd, start, why) for l1, sd in settings]
+                return [self._fall_back(l1, sd, start, why, factors) for l1, sd in settings]
             first = objective.independent_start if start is None else _check_start(start, len(self.features))
-            solve = _choose_solver(objective, solver, judge)
+            solve = _choose_solver(objective, solver, judge) if judge is not None else self._keep_solver(objective, solver)
             fits: dict[int, WeightFit] = {}
             steps, work = max_iterations, self.work
             for k in sorted(range(len(settings)), key=lambda k: (settings[k][1], -settings[k][0])):
                 l1, sd = settings[k]
                 w = min(fits.values(), key=lambda fit: _measure_distance(fit, l1, sd)).weights if fits else first
-                out = solve(Penalty.from_prior(l1, sd), w, tol, work, steps)
+                out = solve(Penalty.from_prior(_scale(l1, factors), sd), w, tol, work, steps)
                 fits[k] = self._make_fit(out, l1, sd)
                 if out.stopped_by is StoppedBy.INTERRUPT:
                     steps, work = 0, work.silent()
@@ -226,13 +229,19 @@ class WeightPath:
                     fits[k].stopped_by = StoppedBy.INTERRUPT
         return [fits[k] for k in range(len(settings))]
 
+    def _keep_solver(self, objective: PseudoLikelihood, solver: str) -> Solver:
+        if solver not in self._solvers:
+            self._solvers[solver] = _choose_solver(objective, solver, None)
+        return self._solvers[solver]
+
     def _prepare(self) -> PseudoLikelihood:
         if self.objective is None or not self.objective.serves(self.features, self.data):
             watch = self.work.watch(f"preparing {len(self.features):,} features")
             self.objective = PseudoLikelihood(self.features, self.data, self.work.threads, self.work.memory, watch=watch)
+            self._solvers.clear()
         return self.objective
 
-    def _fall_back(self, l1: float, sd: float, start: Array | None, why: StoppedBy) -> WeightFit:
+    def _fall_back(self, l1: float, sd: float, start: Array | None, why: StoppedBy, factors: Array | None) -> WeightFit:
         """Where there was no time to prepare the features: the start, of which nothing is known, or the model of independent variables, of
         which the objective is."""
         if start is not None:
@@ -241,7 +250,7 @@ class WeightPath:
         weights = find_independent_start(self.features, table.literal_counts())
         atomic = self.features.lengths == 1
         loss = -table.total_weight * MarkovNetwork(self.features.subset(atomic), weights[atomic]).pll(table)
-        value = Penalty.from_prior(l1, sd).add_value(loss, weights)
+        value = Penalty.from_prior(_scale(l1, factors), sd).add_value(loss, weights)
         return self._make_fit(Outcome(weights, value, np.inf, why, 0), l1, sd)
 
     def _make_fit(self, out: Outcome, l1: float, sd: float) -> WeightFit:
@@ -283,7 +292,7 @@ def minimise(
         return solve(penalty, _check_start(start, len(objective)), tol, work or Work.start(), max_iterations)
 
 
-def _choose_solver(objective: CurvedObjective, solver: str, judge: Judge | None) -> Callable[[Penalty, Array, float, Work, int], Outcome]:
+def _choose_solver(objective: CurvedObjective, solver: str, judge: Judge | None) -> Solver:
     """A function that solves for one penalty; what it learns of the objective carries over to the next."""
     if solver == "plain":
         return functools.partial(solve_plain, objective)
@@ -302,6 +311,10 @@ def use_one_blas_thread() -> AbstractContextManager[Any]:
 @functools.cache
 def _find_blas() -> ThreadpoolController:
     return ThreadpoolController()  # looking for the libraries takes longer than a small fit
+
+
+def _scale(l1: float, factors: Array | None) -> float | Array:
+    return l1 if factors is None else l1 * factors
 
 
 def _measure_distance(fit: WeightFit, l1: float, sd: float) -> float:
