@@ -296,7 +296,9 @@ class Auto(Learner):
             return Choice(CAUTIOUS, score, {}, search.counts, made, False, interrupted)
         made = [Fold(fold.train, fold.held_out, fold.make_network()) for fold in search.folds]
         best = search.best
-        return Choice(best.penalties, best.score, search.scores, search.counts, made, complete and search.complete, interrupted)
+        used = any((fold.network.features.lengths > 2).any() for fold in made)
+        penalties = best.penalties if used else replace(best.penalties, features="pairs")
+        return Choice(penalties, best.score, search.scores, search.counts, made, complete and search.complete, interrupted)
 
     def _weigh_atoms(self, train: Dataset, work: Work) -> MarkovNetwork:
         path = WeightPath(FeatureSet.atomic(train.domain), train, work.extend().silent())
