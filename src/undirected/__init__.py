@@ -63,6 +63,7 @@ _HOMES = {
     "cmll": "undirected.evaluation.cmll",
     "bootstrap": "undirected.evaluation.stability",
     "compare": "undirected.evaluation.comparison",
+    "compare_groups": "undirected.evaluation.groups",
     "compare_streams": "undirected.evaluation.streams",
     "fit_path": "undirected.weights.fit",
     "fit_weights": "undirected.weights.fit",
@@ -123,6 +124,7 @@ __all__ = [
     "bootstrap",
     "cmll",
     "compare",
+    "compare_groups",
     "compare_streams",
     "datasets",
     "fit_path",
@@ -158,6 +160,7 @@ if TYPE_CHECKING:
     )
     from undirected.evaluation.cmll import CMLL, cmll
     from undirected.evaluation.comparison import compare
+    from undirected.evaluation.groups import compare_groups
     from undirected.evaluation.results import Comparison
     from undirected.evaluation.stability import Stability, bootstrap
     from undirected.evaluation.streams import compare_streams

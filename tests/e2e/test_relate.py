@@ -69,7 +69,7 @@ def test_what_was_learned_is_shown_explained_and_drawn(folder):
     assert shown.returncode == 0
     assert "goes with" in shown.stdout or "goes against" in shown.stdout
     assert "thing.H0 = C0: e" in shown.stdout
-    told = run("explain", "model.json", "tables", "--type", "pair", "--entity", "(e0, e1)", "--attribute", "r1", "--json", cwd=folder)
+    told = run("explain", "model.json", "tables", "pair(e0, e1).r1", "--json", cwd=folder)
     report = json.loads(told.stdout)
     predicted = json.loads(run("predict", "model.json", "tables", "--json", "-q", cwd=folder).stdout)["predictions"][1]
     assert report["distribution"] == pytest.approx(predicted["distribution"], abs=2e-3)
@@ -81,7 +81,7 @@ def test_what_was_learned_is_shown_explained_and_drawn(folder):
 @pytest.mark.parametrize(("learner", "text"), [("irm", "clusters of thing"), ("mrc", "clusters of thing"), ("msl", "clauses")])
 def test_other_learners_are_learned_shown_and_predict(folder, learner, text):
     file = f"{learner}.json"
-    done = run("learn", "tables", "--learner", learner, "-o", file, "--json", "-q", cwd=folder)
+    done = run("learn", "tables", "--model", learner, "-o", file, "--json", "-q", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["learner"] == learner
     shown = run("show", file, cwd=folder)
@@ -101,10 +101,10 @@ def test_a_comparison_goes_on_where_it_was_stopped(folder):
     first = run(*arguments, "--json", cwd=folder)
     assert first.returncode == 0, first.stderr
     report = json.loads(first.stdout)
-    assert [(line["learner"], line["folds"]) for line in report["summary"]] == [("rmn0", 2), ("rmn1", 2)]
+    assert [(line["learner"], line["folds"]) for line in report["rows"]] == [("rmn0", 2), ("rmn1", 2)]
     began = time.perf_counter()
     second = json.loads(run(*arguments, "--json", cwd=folder).stdout)
-    assert second["rows"] == report["rows"]  # seconds, too: nothing was done again
+    assert second["folds"] == report["folds"]  # seconds, too: nothing was done again
     assert time.perf_counter() - began < 60
     assert "| tables | rmn1 |" in (folder / "out" / "relations.md").read_text()
 
@@ -121,12 +121,13 @@ def test_a_comparison_goes_on_where_it_was_stopped(folder):
         (["learn", "graph.tsv", "--hidden-types", "entiti"], "Did you mean 'entity'?", 3),
         (["predict", "graph.tsv", "tables"], "graph.tsv: not a model", 3),
         (["predict", "model.json", "graph.tsv"], "there is no type 'thing'", 3),
-        (["explain", "model.json", "tables", "--type", "pair", "--entity", "x", "--attribute", "r0"], "there is no pair 'x'", 3),
-        (["explain", "model.json", "tables", "--type", "thing", "--entity", "e0", "--attribute", "r0"], "no variable 'r0'", 3),
+        (["explain", "model.json", "tables", "pair(x).r0"], "there is no pair '(x)'", 3),
+        (["explain", "model.json", "tables", "thing(e0).r0"], "no variable 'r0'", 3),
+        (["explain", "model.json", "tables", "r0"], "'r0' is no atom", 2),
         (["plot", "model.json", "tables", "-o", "x.gif"], "the suffix '.gif' is not one of", 3),
         (["plot", "model.json", "tables", "--relations", "r7", "-o", "x.svg"], "there is no attribute 'r7'", 3),
         (["compare", "tables", "--learners", "rmn7"], "learner 'rmn7' is not known", 2),
-        (["learn", "tables", "--learner", "mrc", "--order", "2"], "--order is an option of treermn; mrc does not have it", 2),
+        (["learn", "tables", "--model", "mrc", "--order", "2"], "--order is an option of treermn; mrc does not have it", 2),
         (["compare"], "name data, or benchmark sets", 2),
         (["compare", "--datasets", "aminals"], "no relational data set 'aminals'", 3),
     ],

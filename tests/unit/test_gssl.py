@@ -104,7 +104,7 @@ def test_learns_categorical_tables_with_missing_cells(data_folder):
     floor = fit_weights(FeatureSet.atomic(data.domain), data).network().pll(data)
     assert learner.score(data) > floor + 2
     with pytest.raises(DataError, match="392 cells are missing"):
-        GSSL(n_generated=5000).fit(read_data("votes84"))
+        GSSL(n_generated=5000, missing="error").fit(read_data("votes84"))
 
 
 def test_sample_weight_equals_repeated_rows():

@@ -104,7 +104,7 @@ def test_numbers_and_truth_values_name_states():
         ({"smokr": "yes"}, DataError, "Did you mean 'smoker'"),
         ({"smoker": "yess"}, DataError, "Did you mean 'yes'"),
         (["smokr=yes"], FeatureError, "in the evidence .*Did you mean 'smoker'"),
-        (["smoker"], FeatureError, "the evidence 'smoker' is not a list of literals"),
+        (["smoker"], FeatureError, "the evidence 'smoker' cannot be read as a list of literals"),
         (["smoker=yes", "smoker=no"], ImpossibleEvidence, "leaves no state of 'smoker'"),
         ({"age": {"young": 0}}, ImpossibleEvidence, "leaves no state of 'age'"),
         ({"age": np.array([0.1, -1, 2])}, DataError, "not 3 numbers"),

@@ -24,7 +24,7 @@ def test_coefficients_equal_those_of_saga(ising, C):
     _, data = ising
     regressions = Nodewise(data, WORK)
     weights = regressions.solve_path([1 / C], 1e-8, WORK).weights[0]
-    other = regressions._other
+    other = regressions.other
     for v in range(len(data.domain)):
         columns = np.delete(np.arange(len(data.domain)), v)
         theirs = LogisticRegression(solver="saga", l1_ratio=1, C=C, tol=1e-7, max_iter=5000)

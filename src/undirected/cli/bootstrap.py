@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 import click
@@ -12,6 +10,7 @@ from undirected.cli import common, learners
 from undirected.structure.names import LEARNERS
 from undirected.work import StoppedBy
 
+EDGE_COLUMNS = ["a", "b", "value", "frequency", "mean", "low", "high"]
 EXAMPLES = """\b
 Examples:
   undirected bootstrap symptoms.csv -n 200 --plot edges.svg -o edges.csv
@@ -81,7 +80,7 @@ def bootstrap(
         )  # fmt: skip
     edges = found.rows()
     if output is not None:
-        write_whole(output, _format_edges(edges))
+        write_whole(output, common.format_csv(EDGE_COLUMNS, [[edge[name] for name in EDGE_COLUMNS] for edge in edges]))
     if plot is not None:
         save_figure(found.plot("edges"), plot)
     if not found.correlations:
@@ -95,16 +94,8 @@ def bootstrap(
         common.remark(f"ended early by {found.stopped_by}, after {found.n} of {n} resamples", quiet)
     report = {
         "n": found.n, "stopped_by": found.stopped_by, "level": level, "coefficient": found.coefficient if found.correlations else None,
-        "edges": edges, "features": found.rows("features"), "strength": found.rows("strength"), "note": found.note,
+        "edges": edges, "features": found.rows("features"), "strength": found.rows("strength"),
+        "centrality": found.rows("centrality"), "note": found.note,
     }  # fmt: skip
     common.emit(report, as_json, str(found))
     return {None: 0, StoppedBy.INTERRUPT: common.EXIT_INTERRUPTED}.get(found.stopped_by, common.EXIT_EARLY)
-
-
-def _format_edges(edges: list[dict[str, Any]]) -> str:
-    """The table of edges as CSV."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, ["a", "b", "value", "frequency", "mean", "low", "high"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(edges)
-    return out.getvalue()

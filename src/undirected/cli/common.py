@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,10 +85,11 @@ def combine_options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 
 missing_option = click.option(
     "--missing",
-    type=click.Choice(["error", "drop", "mode", "state"]),
-    default="error",
+    type=click.Choice(["learn", "error", "drop", "mode", "state"]),
+    default="learn",
     show_default=True,
-    help="Missing cells: an error, drop the rows, fill in the most frequent state, or make them a state.",
+    help="Missing cells. learn: learners draw what they may have been, scores are of the known cells, other work ends with an error. Or: "
+    "error, drop the rows, fill in the most frequent state, make them a state.",
 )
 memory_option = click.option("--memory", type=Bytes(), default="2GiB", show_default=True, help="Memory that row lists may take.")
 
@@ -175,6 +178,15 @@ def emit(values: dict[str, Any], as_json: bool, text: str) -> None:
     click.echo(json.dumps(_plain(values), allow_nan=False) if as_json else text)
 
 
+def format_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table as CSV text."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
 def _plain(value: Any) -> Any:
     """JSON has no infinity: it becomes a text, as in network files."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -209,6 +221,7 @@ def read_table(
     if raw.has_missing and missing != "error":
         cells = int((raw.codes < 0).sum())
         what = {
+            "learn": f"{cells:,} cells are missing, in {int((raw.codes < 0).any(axis=1).sum()):,} of {len(raw):,} rows",
             "drop": f"dropped {len(raw) - len(table):,} of {len(raw):,} rows with missing cells",
             "mode": f"filled {cells:,} missing cells with the most frequent states",
             "state": f"made {cells:,} missing cells a state of their own",

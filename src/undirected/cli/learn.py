@@ -39,7 +39,8 @@ Examples:
 @click.argument("data")
 @click.option(
     "-a", "--algorithm", type=click.Choice(list(LEARNERS)), default="auto", show_default=True,
-    help="The structure learner. auto: pairs and longer features in one fit, with penalties chosen on held-out rows, within a minute.",
+    help="The structure learner. auto: pairs and longer features in one fit, with penalties chosen on held-out rows, within a minute "
+    "(gssl if a setting of it is named, or with --tune).",
 )  # fmt: skip
 @learners.learner_options
 @common.weight_options
@@ -82,11 +83,12 @@ def learn(
 ) -> int:
     """Learn a network, structure and weights, from DATA."""
     _check_output(output)
-    learners.check(ctx, algorithm, tuning)
+    algorithm = learners.resolve(ctx, algorithm, tuning)
     given = learners.build(ctx, algorithm, options, tuning, seed)
     reading = given.reading
     table = common.read_table(data, quiet, **reading)
-    table.require_complete("learning")
+    if reading["missing"] != "learn":
+        table.require_complete("learning")
     how = common.choose_known_domain_options(reading)
     table, held_out = _split(table, valid, seed, quiet, **how) if valid not in (None, "none") else (table, None)
     if valid is None and held_out is None:
@@ -105,6 +107,9 @@ def learn(
         network, fit = learner.network_, learner.fit_
         report |= {**fit.report(), **_describe_learned(learner, lines)}
         lines.append(common.describe_fit(fit))
+        if hasattr(learner, "gaps_"):
+            lines.append(str(learner.gaps_))
+            report["gaps"] = vars(learner.gaps_)
         _save(network, output, report, lines)
         task.judge(learner)
         task.tell_findings(network)
@@ -165,7 +170,12 @@ class Task:
 
     def choose(self) -> Any:
         """The default learner, which holds out rows by itself."""
-        learner = self.given.make(self.screen)
+        from undirected.structure.auto import DEFAULT_SECONDS
+
+        checks = self.table.has_missing and self.check and self.held_out is None  # then it is learned a second time
+        if checks and self.given.params["time_budget"] is None:
+            self.given.params["time_budget"] = DEFAULT_SECONDS
+        learner = self.given.make(self.screen, 0.6 if checks else 1.0)
         learner.fit(self.table, valid=self.held_out)
         choice = learner.choice_
         if choice is None:
@@ -183,7 +193,8 @@ class Task:
         self.lines.append(f"chosen: {penalties}; best held-out PLL {told}")
         if not choice.complete and not choice.interrupted:
             self.lines.append("the time was over before all penalties were tried; --time-budget allows more")
-        self.judged = [(fold.network, fold.train, fold.held_out) for fold in choice.folds]
+        if not self.table.has_missing:  # completed rows know of each other
+            self.judged = [(fold.network, fold.train, fold.held_out) for fold in choice.folds]
         return learner
 
     def _set_apart(self) -> tuple[Dataset, Dataset]:

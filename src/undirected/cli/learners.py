@@ -112,16 +112,16 @@ class Built:
         return {"checkpoint": None} if "checkpoint" in self.params else {}
 
 
-def check(ctx: click.Context, algorithm: str, tuning: bool) -> None:
-    """Raise where settings are named that the default learner does not have."""
+def resolve(ctx: click.Context, algorithm: str, tuning: bool) -> str:
+    """The learner that is meant where none is named: gssl, if settings of its own are or it is to be tuned."""
     if algorithm != "auto":
-        return
-    if tuning:
-        raise click.UsageError("auto chooses its settings by itself; leave out --tune, or name a learner with -a")
-    own = find_learner_class("auto")().get_params()
-    strange = [name for name in OWN if _given(ctx, name) and name not in own]
+        return algorithm
+    auto, gssl = (find_learner_class(name)().get_params() for name in ("auto", "gssl"))
+    named = [name for name in OWN if _given(ctx, name) and name not in auto]
+    strange = [name for name in named if name not in gssl]
     if strange:
         raise click.UsageError(f"--{strange[0].replace('_', '-')} belongs to some learners only; name one with -a (see --help)")
+    return "gssl" if tuning or named else "auto"
 
 
 def _given(ctx: click.Context, name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from undirected import __version__
-from undirected.cli import ask, bootstrap, compare, data, demo, doctor, learn, relate, show, stream
+from undirected.cli import ask, bootstrap, compare, data, demo, doctor, groups, learn, relate, show, stream
 from undirected.cli.common import EXIT_INTERRUPTED
 from undirected.errors import UndirectedError
 
@@ -36,7 +36,7 @@ def cli() -> None:
 COMMANDS = (
     learn.learn, learn.weights, ask.query, ask.map_, ask.sample, ask.impute, ask.explain,
     stream.stream, relate.relate, compare.compare,
-    bootstrap.bootstrap, show.score, show.show, show.plot, show.convert, data.data, demo.demo,
+    bootstrap.bootstrap, groups.groups, show.score, show.show, show.plot, show.convert, data.data, demo.demo,
     doctor.doctor,
 )  # fmt: skip
 for command in COMMANDS:

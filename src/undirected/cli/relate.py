@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from undirected.relational.schema import Schema
     from undirected.relational.treermn import TreeRMN
 
+ATOM = re.compile(r"\s*([^()]+?)\s*\((.*)\)\s*\.\s*(.+?)\s*", re.DOTALL)  # a type, the key of an entity, an attribute
 PIECE = 1 << 16  # letters of a table that are written at a time
 DATA_HELP = """\b
 DATA is a folder with entities.tsv (attributes.tsv, relations.tsv, unknown.tsv), a database (shop.db,
@@ -35,10 +37,10 @@ Examples:
   undirected relate demo                                            a database to try: club.db
   undirected relate learn shop.db -o shop.json                      every setting is chosen by itself
   undirected relate learn shop.db --order 2 --hidden 3 -o shop.json
-  undirected relate learn shop.db --learner mrc -o shop.json        clusters of entities; irm too; msl: clauses
+  undirected relate learn shop.db --model mrc -o shop.json          clusters of entities; irm too; msl: clauses
   undirected relate predict shop.json shop.db -o filled.csv         every missing cell with its distribution
   undirected relate show shop.json                                  strongest templates, hidden categories
-  undirected relate explain shop.json shop.db --type person --entity Ann --attribute smokes
+  undirected relate explain shop.json shop.db 'person(Ann).smokes'
   undirected relate plot shop.json shop.db -o shop.svg
   undirected relate compare nations/ --learners rmn1,treermn,irm -o results/
 """
@@ -80,7 +82,9 @@ def demo(output: str, as_json: bool, quiet: bool, debug: bool) -> int:
 
 TREERMN_OPTIONS = (
     click.option("--order", type=click.IntRange(0, 6), default=1, show_default=True, help="Longest path between attributes, in steps."),
-    click.option("--hidden", default="auto", show_default=True, metavar="N|auto", help="Most hidden variables; auto: while they help."),
+    click.option(
+        "--hidden", default="auto", show_default=True, metavar="N|auto|none", help="Most hidden variables; auto: while they help."
+    ),
     click.option(
         "--templates",
         type=click.Choice(["full", "unary"]),
@@ -105,7 +109,7 @@ TREERMN_OPTIONS = (
 @relate.command(epilog=EXAMPLES)
 @click.argument("data", nargs=-1, required=True)
 @click.option(
-    "--learner", type=click.Choice(["treermn", "irm", "mrc", "msl"]), default="treermn", show_default=True,
+    "--model", "learner", type=click.Choice(["treermn", "irm", "mrc", "msl"]), default="treermn", show_default=True,
     help="treermn: weights along paths, and hidden variables. irm: one partition of the entities. mrc: clusters inside clusters. msl: "
     "clauses. Options from --order to --hidden-types are treermn's.",
 )  # fmt: skip
@@ -143,7 +147,7 @@ def learn(
     if output is not None:
         check_writable(output)
     settings |= {
-        "hidden": _read_number(settings["hidden"], "--hidden", int),
+        "hidden": 0 if settings["hidden"] == "none" else _read_number(settings["hidden"], "--hidden", int),
         "l1": _read_number(settings["l1"], "--l1", float),
         "beta": _read_number(settings["beta"], "--beta", float),
     }
@@ -393,18 +397,14 @@ def _write_category(category: Category) -> list[str]:
 @relate.command(epilog=EXAMPLES)
 @click.argument("model")
 @click.argument("data", nargs=-1, required=True)
-@click.option("--type", "kind", required=True, help="The type of the entity.")
-@click.option("--entity", required=True, help="Its key; links are named by their arguments: '(Ann, Bob)'.")
-@click.option("--attribute", required=True, help="The attribute to explain.")
+@click.argument("atom")
 @click.option("-n", "n_shown", type=click.IntRange(1), default=10, show_default=True, help="Reasons for each state.")
 @read_options
 @common.output_options
 def explain(
     model: str,
     data: tuple[str, ...],
-    kind: str,
-    entity: str,
-    attribute: str,
+    atom: str,
     n_shown: int,
     open_world: bool,
     self_pairs: bool | None,
@@ -413,12 +413,21 @@ def explain(
     quiet: bool,
     debug: bool,
 ) -> int:
-    """Tell why an attribute of an entity is expected to have its value."""
+    """Tell why an attribute of an entity is expected to have its value.
+
+    ATOM names them: 'person(Ann).smokes', or 'friends(Ann, Bob).close' for an attribute of a link.
+    """
     from undirected.relational.explain import explain_attribute
     from undirected.relational.model_file import load_model
 
     learned = _require_treermn(load_model(model), model, "explain by")
+    parts = ATOM.fullmatch(atom)
+    if parts is None:
+        raise click.UsageError(f"{atom!r} is no atom; one looks like 'person(Ann).smokes'")
     given = learned.take_data(_read(data, open_world, self_pairs, tables, learned.schema_))
+    kind, entity, attribute = parts.groups()
+    if learned.schema_[kind].is_link and given[kind].keys is None:
+        entity = f"({entity})"
     found = explain_attribute(learned, given, kind, entity, attribute, n_shown)
     report = {
         "distribution": found.distribution,

@@ -105,21 +105,51 @@ def score(
     common.emit(values, as_json, "\n".join(lines))
 
 
-@click.command(epilog="\b\nExample:\n  undirected show net.json --top 20")
+SHOW_EXAMPLES = """\b
+Examples:
+  undirected show net.json --top 20
+  undirected show net.json --centrality --predictability survey.csv
+  undirected show net.json --edges edges.csv
+"""
+PLOT_EXAMPLES = """\b
+Examples:
+  undirected plot net.json -o graph.svg --top 80
+  undirected plot net.json -o graph.pdf --groups topics.csv --rings survey.csv --size 7,6
+  undirected plot women.json -o women.svg --layout all.json --maximum 2    (the places of another network, and its scale)
+"""
+
+
+@click.command(epilog=SHOW_EXAMPLES)
 @click.argument("network")
 @common.names_option
 @click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="How many of the strongest features.")
+@click.option("--centrality", is_flag=True, help="Strength, expected influence, closeness and betweenness of each variable.")
+@click.option("--predictability", metavar="DATA", help="The share of each variable's uncertainty that the others explain, on these rows.")
+@click.option("--edges", type=click.Path(dir_okay=False), help="Where to save all edges: a, b, strength, signed (.csv).")
 @common.output_options
-def show(network: str, domain_from: str | None, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
+def show(
+    network: str,
+    domain_from: str | None,
+    top: int,
+    centrality: bool,
+    predictability: str | None,
+    edges: str | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
     """Sizes, degrees and the strongest features of NETWORK."""
     import numpy as np
 
     from undirected.network.edges import find_joined_pairs
+    from undirected.store import check_writable, write_whole
 
+    if edges is not None:
+        check_writable(edges)
     model = common.load_network(network, domain_from)
     pairs = find_joined_pairs(model.features, model.weights)
     degrees = dict(zip(model.domain.names, np.bincount(pairs.ravel(), minlength=len(model.domain)).tolist(), strict=True))
-    values = {
+    values: dict[str, Any] = {
         "n_variables": len(model.domain),
         "n_features": len(model.features),
         "n_nonzero": int((model.weights != 0).sum()),
@@ -132,33 +162,119 @@ def show(network: str, domain_from: str | None, top: int, as_json: bool, quiet: 
     text = model.summary(top)
     if len(pairs):
         text += "\n  most neighbours  " + ", ".join(f"{name} ({degree})" for name, degree in hubs)
+    table: dict[str, dict[str, float]] = {}
+    if centrality:
+        values["centrality"] = model.centrality()
+        table |= values["centrality"]
+    if predictability is not None:
+        from undirected.data.readers import read_data
+        from undirected.evaluation.predictability import measure_predictability
+
+        values["predictability"] = measure_predictability(model, read_data(predictability, domain=model.domain))
+        table["predictability"] = values["predictability"]
+    if table:
+        text += "\n\n" + _format_table(table)
+    if edges is not None:
+        ranked = sorted(model.graph().edges(data=True), key=lambda edge: (-edge[2]["strength"], edge[0], edge[1]))
+        write_whole(edges, common.format_csv(["a", "b", "strength", "signed"], [[a, b, e["strength"], e["signed"]] for a, b, e in ranked]))
+        common.remark(f"wrote {edges}", quiet)
     common.emit(values, as_json, text)
 
 
-@click.command(epilog="\b\nExample:\n  undirected plot net.json -o graph.svg --top 80")
+def _format_table(table: dict[str, dict[str, float]]) -> str:
+    """A line for each variable, those with the largest first measure first."""
+    from undirected.tuning.tune import align_columns
+
+    measures = list(table)
+    first = table[measures[0]]
+    names = sorted(first, key=lambda name: (-first[name], name))
+    lines = [["variable", *(measure.replace("_", " ") for measure in measures)]]
+    lines += [[name, *(f"{table[measure][name]:.3f}" for measure in measures)] for name in names]
+    return "\n".join(align_columns(lines))
+
+
+@click.command(epilog=PLOT_EXAMPLES)
 @click.argument("network")
 @common.names_option
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The picture (.svg, .png, .pdf).")
 @click.option("--top", type=click.IntRange(1), default=60, show_default=True, help="How many of the strongest edges.")
+@click.option("--layout", metavar="NETWORK", help="Put variables where they are in the picture of this network.")
+@click.option("--groups", metavar="FILE", help="A table with the columns variable and group: nodes of one group have one colour.")
+@click.option(
+    "--rings", metavar="DATA", help="A ring around each node: the share of its uncertainty that the others explain, on these rows."
+)
+@click.option(
+    "--maximum", type=click.FloatRange(0, min_open=True), help="The strength of the widest line (default: of the strongest edge)."
+)
+@click.option("--edge-labels", is_flag=True, help="Write the strength on each edge.")
+@click.option("--black", is_flag=True, help="Without colours.")
+@click.option("--size", metavar="W,H", help="In inches.")
 @common.output_options
-def plot(network: str, domain_from: str | None, output: str, top: int, as_json: bool, quiet: bool, debug: bool) -> None:
+def plot(
+    network: str,
+    domain_from: str | None,
+    output: str,
+    top: int,
+    layout: str | None,
+    groups: str | None,
+    rings: str | None,
+    maximum: float | None,
+    edge_labels: bool,
+    black: bool,
+    size: str | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
     """Draw the graph of NETWORK.
 
     An edge is as wide as it is strong (the root mean square of the log odds ratios of its two variables, whatever the others are). It
-    is blue where higher or later states of the two go together, red where they shun each other, and grey where a variable has three
-    or more states without an order. Variables without edges stand below.
+    is blue where higher or later states of the two go together, orange and dashed where they shun each other, and grey where a variable
+    has three or more states without an order. Variables without edges stand below.
     """
+    from undirected.data.readers import read_data
+    from undirected.evaluation.predictability import measure_predictability
     from undirected.network.edges import find_joined_pairs
-    from undirected.plots import check_picture, save_figure
-    from undirected.plots.graph import draw_graph
+    from undirected.plots import check_picture, draw_graph, find_layout, save_figure
     from undirected.store import check_writable
 
     check_picture(output)
     check_writable(output)
     model = common.load_network(network, domain_from)
+    places = None
+    if layout is not None:
+        found = find_layout(common.load_network(layout, domain_from), top)
+        places = {name: place for name, place in found.items() if model.domain.find(name) is not None}
+    figure = draw_graph(
+        model, top, layout=places, groups=None if groups is None else _read_groups(groups), maximum=maximum, edge_labels=edge_labels,
+        rings=None if rings is None else measure_predictability(model, read_data(rings, domain=model.domain)), black=black,
+        size=None if size is None else _read_size(size),
+    )  # fmt: skip
+    save_figure(figure, output)
     edges = len(find_joined_pairs(model.features, model.weights))
-    save_figure(draw_graph(model, top), output)
     common.emit({"output": output, "edges": edges, "shown": min(edges, top)}, as_json, f"wrote {output}")
+
+
+def _read_groups(path: str) -> dict[str, str]:
+    """The group of each variable, from a table of two columns."""
+    from undirected.data.readers import read_data
+    from undirected.errors import DataError
+
+    table = read_data(path)
+    if len(table.domain) != 2:
+        raise DataError(f"{path}: {len(table.domain)} columns; two are needed, variable and group")
+    names, kinds = table.domain.variables
+    return {names.states[a]: kinds.states[b] for a, b in table.codes.tolist() if a >= 0 and b >= 0}
+
+
+def _read_size(text: str) -> tuple[float, float]:
+    try:
+        width, height = (float(part) for part in text.split(","))
+    except ValueError:
+        raise click.UsageError(f"--size {text!r}: width and height in inches are needed, such as 7,6") from None
+    if not (0.5 <= width <= 100 and 0.5 <= height <= 100):
+        raise click.UsageError(f"--size {text!r}: from half an inch to a hundred")
+    return width, height
 
 
 @click.command(epilog="\b\nExamples:\n  undirected convert net.json net.uai\n  undirected convert net.mn net.json --domain-from survey.csv")

@@ -20,6 +20,7 @@ from undirected.kernels.types import Array
 
 SHOWN_ROWS, SHOWN_COLUMNS = 10, 20  # in a notebook
 MISSING_POLICIES = ("error", "drop", "mode", "state")
+LEARN = "learn"  # in place of one of them: missing cells stay, and learners draw completions of them
 
 
 class Dataset:
@@ -240,11 +241,11 @@ class Dataset:
         return int(rows[-1]) + 1
 
     def resolve_missing(self, policy: str, domain_given: bool = False) -> Dataset:
-        """Do away with missing cells by one of `MISSING_POLICIES`; ``error`` leaves the table as it is. No state is added to a domain
-        that was given."""
-        if policy not in MISSING_POLICIES:
-            raise ParameterError(f"missing={policy!r} is not known; choose one of {', '.join(MISSING_POLICIES)}")
-        if policy == "error" or not self.has_missing:
+        """Do away with missing cells by one of `MISSING_POLICIES`; ``error`` and ``learn`` leave the table as it is. No state is added to a
+        domain that was given."""
+        if policy not in (LEARN, *MISSING_POLICIES):
+            raise ParameterError(f"missing={policy!r} is not known; choose one of {', '.join((LEARN, *MISSING_POLICIES))}")
+        if policy in ("error", LEARN) or not self.has_missing:
             return self
         missing = self.codes < 0
         if policy == "drop":
@@ -258,7 +259,9 @@ class Dataset:
             gaps = missing[:, v]
             if policy == "state" and domain_given:
                 raise tell_missing_is_no_state(self.where(int(np.argmax(gaps))), variables[v].name)
-            if policy == "state":
+            if policy == "state" and MISSING_STATE in variables[v].states:
+                codes[gaps, v] = variables[v].index(MISSING_STATE)
+            elif policy == "state":
                 variables[v] = Variable(variables[v].name, (*variables[v].states, MISSING_STATE), variables[v].edges)  # no order any more
                 codes[gaps, v] = len(variables[v].states) - 1
             else:

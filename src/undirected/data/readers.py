@@ -108,8 +108,8 @@ def read_data(
     domain_from
         Another table whose states are added to the domain.
     missing
-        What to do with missing cells: ``error`` keeps them in the table (learning from it is then an error), ``drop``
-        leaves out their rows, ``mode`` fills in the most frequent state, ``state`` makes missing a state of its own.
+        What to do with missing cells: ``error`` and ``learn`` keep them in the table, ``drop`` leaves out their rows, ``mode`` fills in the
+        most frequent state, ``state`` makes missing a state of its own. Learners take ``learn``, too, and do.
     unknown
         What to do with states that ``domain`` does not have: an ``error``, or take the cell as ``missing``.
     weights

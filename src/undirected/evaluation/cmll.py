@@ -78,6 +78,8 @@ def cmll(
 ) -> CMLL:
     """The conditional marginal log-likelihood of a table.
 
+    Known cells are scored, given the known ones of the other groups.
+
     Rows with equal evidence are answered once: exactly where the network that evidence leaves is small enough (or always, with
     ``method="exact"``), else by two Gibbs chains of ``burn_in`` sweeps and half of ``sweeps`` each, whose difference gives the error.
 
@@ -102,7 +104,6 @@ def cmll(
     if burn_in < 0 or sweeps < 2:
         raise ParameterError(f"burn_in={burn_in}, sweeps={sweeps}: at least 0 and 2")
     table = read_data(data, domain=network.domain)
-    table.require_complete("scoring")
     rows = table.distinct
     if not len(rows):
         raise DataError(f"{table.source}: no row has a weight above zero")
@@ -116,11 +117,13 @@ def cmll(
     pieces = [(hidden, piece) for hidden in parts for piece in cut_rows(len(rows), network.domain.n_literals)]
     for k, (hidden, piece) in enumerate(pieces):
         codes = rows.codes[piece].astype(np.int16)
-        at = (base[hidden][None, :] + codes[:, hidden]).astype(np.int64)
+        known = codes[:, hidden] >= 0
+        at = (base[hidden][None, :] + np.maximum(codes[:, hidden], 0)).astype(np.int64)
         codes[:, hidden] = -1
         mine = replace(_count_over(work, k, len(pieces), progress), seed=seed * len(pieces) + k)
         found = find_row_marginals(reduced, mark_rows(network.domain, codes), mine, method=method, burn_in=burn_in, sweeps=sweeps)
-        scores = [np.log(np.maximum(p[found.place[:, None], at], 1e-300)).sum(axis=1) for p in (found.marginals, *found.halves)]
+        chances = (p[found.place[:, None], at] for p in (found.marginals, *found.halves))
+        scores = [np.where(known, np.log(np.maximum(p, 1e-300)), 0.0).sum(axis=1) for p in chances]
         total[piece] += scores[0]
         # Rows with equal evidence share their chains, so their errors add up before they are squared.
         variance += float((np.bincount(found.place, weights=weights[piece] * (scores[2] - scores[1]) / 2) ** 2).sum())

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from undirected.data.dataset import Dataset
+from undirected.inference.gaps import fill_by_shares
 from undirected.kernels.types import Array
 from undirected.network.edges import find_joined_pairs
 from undirected.network.network import MarkovNetwork
@@ -76,5 +77,6 @@ def _score_rows(network: MarkovNetwork, train: Dataset, valid: Dataset, threads:
     def score(one: MarkovNetwork) -> Array:
         return one.pll_terms(valid, threads)[0][counted]
 
+    train = fill_by_shares(train)
     floors = [score(Atomic(sd=sd, threads=threads).fit(train).network_) for sd in PRIORS]
     return score(network), np.stack(floors), valid.weights[counted]

@@ -100,8 +100,14 @@ class RelationalComparison:
         return block + "\n\n" + "\n".join(f"- {note}" for note in self.describe()) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows, as written to ``relations.json``."""
-        return {"rows": self.rows, "summary": self.summary(), "complete": self.complete}
+        """As written to ``relations.json``: a row for each learner and data set, with published values, and all folds."""
+        rows = []
+        for line in self.summary():
+            quoted = {
+                f"published_{metric}": published(f"relational_{metric}", line["learner"], line["dataset"]) for metric in ("cll", "auc")
+            }
+            rows.append({**line, **{name: found[0].value if found else None for name, found in quoted.items()}})
+        return {"rows": rows, "folds": self.rows, "complete": self.complete}
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write ``relations.json`` and ``relations.md`` into a folder."""

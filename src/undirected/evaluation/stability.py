@@ -16,6 +16,7 @@ from undirected.data.readers import read_data
 from undirected.errors import DataError, ParameterError, Unconverged
 from undirected.features.conjunction import format_feature
 from undirected.kernels.types import Array
+from undirected.network.centrality import MEASURES, measure_centrality
 from undirected.network.edges import Edge, find_directed, measure_edges
 from undirected.network.network import MarkovNetwork
 from undirected.structure.learner import Learner
@@ -62,6 +63,18 @@ class Stability:
     stopped_by: StoppedBy | None = None  # what ended the work, if not all samples were done
     note: str = field(default=NOTE, repr=False)
     unsigned: frozenset[tuple[str, str]] = frozenset()
+    centrality: dict[str, dict[str, Estimate]] = field(default_factory=dict)
+    samples: dict[str, Array] = field(default_factory=dict, repr=False)  # of each measure of centrality, by resample and variable
+
+    def test_difference(self, measure: str, a: str, b: str) -> tuple[float, float, bool]:
+        """The interval of the difference of two variables' centrality over resamples, and whether it leaves out zero."""
+        names = list(self.strength)
+        if measure not in self.samples:
+            raise ParameterError(f"there is no measure {measure!r}; choose {', '.join(self.samples)}")
+        values = self.samples[measure]
+        apart = values[:, names.index(a)] - values[:, names.index(b)]
+        low, high = np.quantile(apart, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return float(low), float(high), bool(low > 0 or high < 0)
 
     @property
     def coefficient(self) -> float:
@@ -76,14 +89,17 @@ class Stability:
         return good
 
     def rows(self, kind: str = "edges") -> list[dict[str, Any]]:
-        """Of ``edges``, ``features`` or ``strength``: a row each, the most frequent first, among these the strongest."""
+        """Of ``edges``, ``features``, ``strength`` or ``centrality``: a row each, the most frequent first, among these the strongest."""
         if kind == "edges":
             found: list[dict[str, Any]] = [{"a": a, "b": b, **vars(e)} for (a, b), e in self.edges.items()]
         elif kind in ("features", "strength"):
             name = "feature" if kind == "features" else "variable"
             found = [{name: key, **vars(e)} for key, e in getattr(self, kind).items()]
+        elif kind == "centrality":
+            found = [{"measure": m, "variable": name, **vars(e)} for m, own in self.centrality.items() for name, e in own.items()]
+            return sorted(found, key=lambda row: (row["measure"], -row["value"]))
         else:
-            raise ParameterError(f"there is no table {kind!r}; choose edges, features or strength")
+            raise ParameterError(f"there is no table {kind!r}; choose edges, features, strength or centrality")
         return sorted(found, key=lambda row: (-row["frequency"], -abs(row["value"]), -abs(row["mean"])))
 
     def to_frame(self, kind: str = "edges") -> Any:
@@ -299,14 +315,18 @@ def _collect(
         low, high = np.quantile(filled, [(1 - level) / 2, (1 + level) / 2])
         return Estimate(value, len(values) / n, float(filled.mean()), float(low), float(high))
 
+    samples = {measure: np.zeros((n, n_variables)) for measure in MEASURES}
     for k, network in enumerate(resampled):
         measured = measure_edges(network.features, network.weights)
-        strengths[k] = _add_strengths(measured, n_variables)
+        for measure, found in measure_centrality(measured, n_variables).items():
+            samples[measure][k] = found
+        strengths[k] = samples["strength"][k]
         for pair, value in values_of(measured).items():
             edges.setdefault(pair, []).append(value)
         for j in np.flatnonzero(network.weights):
             features.setdefault(network.features[int(j)], []).append(float(network.weights[j]))
     measured = measure_edges(whole.features, whole.weights)
+    central = measure_centrality(measured, n_variables)
     base, whole_edges = _add_strengths(measured, n_variables), values_of(measured)
     whole_features = {whole.features[int(j)]: float(whole.weights[j]) for j in np.flatnonzero(whole.weights)}
     pairs = sorted({*edges, *whole_edges})
@@ -322,4 +342,8 @@ def _collect(
         correlations,
         stopped_by,
         unsigned=frozenset((names[a], names[b]) for a, b in pairs if not (directed[a] and directed[b])),
+        centrality={
+            m: {name: estimate(float(own[v]), samples[m][:, v].tolist()) for v, name in enumerate(names)} for m, own in central.items()
+        },
+        samples=samples,
     )

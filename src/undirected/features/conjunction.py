@@ -1,24 +1,29 @@
-"""One feature: a conjunction of literals, and its text form ``A=1 & B!=no``.
+"""One feature: a conjunction of literals, and its text form ``A=1 & B!=no & C>=3``.
 
-A literal is a number; `undirected.data.literals` says how it is made and read.
+A literal is a number; `undirected.data.literals` says how it is made and read. That an ordered variable is at or above a state, or below
+it, is the conjunction of the literals that exclude the others.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from undirected.data.literals import make_literal, split_literals
 from undirected.data.variables import Domain
 from undirected.errors import DataError, FeatureError
 
 _SPECIAL = re.compile(r'[=&!"\\]|^[\s#]|\s$|^$')
-_TOKEN = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|(!=|=|&)|([^=&!"\\]+))')
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_NAMES = (re.compile(rf'\s*+(?:({_QUOTED})|([^=&!<>"\\]++))'), re.compile(rf'\s*+(?:({_QUOTED})|([^=&!"\\]++))'))  # the second with < and >
+_SIGN = re.compile(r"\s*+(!=|>=|<=|=|>|<)")
+_STATE = re.compile(rf'\s*+(?:({_QUOTED})|([^=&!"\\]++))\s*+(&|$)')
+SIGNS = ("=", "!=", ">=", "<", ">", "<=")
 
 
-def quote(text: str) -> str:
+def quote(text: str, is_name: bool = False) -> str:
     """Write a name or state as it stands in a feature: in double quotes where it would be misread otherwise."""
-    if _SPECIAL.search(text):
+    if _SPECIAL.search(text) or (is_name and ("<" in text or ">" in text)):
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return text
 
@@ -53,47 +58,82 @@ def _contradict(v: int, domain: Domain) -> FeatureError:
     return FeatureError(f"the feature asks for two states of {domain[v].name!r} at once, so it can never be true")
 
 
+def list_excluded(v: int, sign: str, state: int, domain: Domain) -> list[int]:
+    """The literals that say that a variable is in a state (``=``), not in it, at or above it, below, above, or at or below it."""
+    if sign in ("=", "!="):
+        return [int(make_literal(domain, v, state, sign == "!="))]
+    if not domain[v].has_order:
+        raise FeatureError(f"the states of {domain[v].name!r} have no order, so that there is no {sign}; use = or !=")
+    k = len(domain[v].states)
+    gone = {">=": range(state), "<": range(state, k), ">": range(state + 1), "<=": range(state + 1, k)}[sign]
+    if len(gone) == k:
+        raise FeatureError(f"no state of {domain[v].name!r} is {sign} {domain[v].states[state]!r}, so that the feature can never be true")
+    return [int(make_literal(domain, v, s, True)) for s in gone]
+
+
 def format_feature(literals: Iterable[int], domain: Domain) -> str:
     """Write a feature as text, ``A=1 & B!=no``; the empty conjunction is ``true``."""
-    parts = []
+    held: dict[int, list[tuple[int, bool]]] = {}
     for v, state, is_negated in split_literals(domain, literals):
-        parts.append(f"{quote(domain[v].name)}{'!=' if is_negated else '='}{quote(domain[v].states[state])}")
-    return " & ".join(parts) if parts else "true"
+        held.setdefault(v, []).append((state, is_negated))
+    return " & ".join(part for v, own in held.items() for part in _format_variable(v, own, domain)) or "true"
+
+
+def _format_variable(v: int, own: list[tuple[int, bool]], domain: Domain) -> Iterator[str]:
+    """What a feature says of one variable."""
+    name, states = quote(domain[v].name, True), domain[v].states
+    gone = sorted(state for state, is_negated in own if is_negated)
+    if len(gone) == len(own) > 1 and domain[v].has_order:
+        if gone == list(range(len(gone))):
+            yield f"{name}>={quote(states[len(gone)])}"
+            return
+        if gone == list(range(gone[0], len(states))):
+            yield f"{name}<{quote(states[gone[0]])}"
+            return
+    for state, is_negated in own:
+        yield f"{name}{'!=' if is_negated else '='}{quote(states[state])}"
 
 
 def parse_feature(text: str, domain: Domain) -> tuple[int, ...]:
-    """Read the literals of a text such as ``smoker=yes & age=old``."""
+    """Read the literals of a text such as ``smoker=yes & age>=old``."""
     if text.strip() == "true":
         return ()
-    literals = []
-    for name, sign, state in _split(text):
+    literals: list[int] = []
+    for name, sign, state in split_feature(text, domain):
         try:
             v = domain.index(name)
-            literals.append(int(make_literal(domain, v, domain[v].index(state), sign == "!=")))
-        except DataError as error:
+            literals += list_excluded(v, sign, domain[v].index(state), domain)
+        except (DataError, FeatureError) as error:
             raise FeatureError(f"in the feature {text!r}: {error}") from None
     return normalise(literals, domain)
 
 
-def _split(text: str) -> Iterable[tuple[str, str, str]]:
-    """Cut the text of a feature into variable, sign and state, literal by literal."""
-    tokens: list[tuple[str, bool]] = []  # text, is an operator
-    at = 0
-    while at < len(text.rstrip()):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise FeatureError(f"the feature {text!r} cannot be read from character {at + 1} on; write it like A=1 & B!=no")
-        quoted, operator, plain = match.groups()
-        if quoted is not None:
-            tokens.append((re.sub(r"\\(.)", r"\1", quoted[1:-1]), False))
-        else:
-            tokens.append((operator, True) if operator else (plain.strip(), False))
-        at = match.end()
-    for k in range(0, len(tokens) + 1, 4):
-        part = tokens[k : k + 4]
-        shape = [is_operator for _, is_operator in part]
-        if shape[:3] != [False, True, False] or part[1][0] == "&" or (len(part) == 4 and part[3][0] != "&"):
-            raise FeatureError(f"the feature {text!r} is not a list of literals; write it like A=1 & B!=no")
-        yield part[0][0], part[1][0], part[2][0]
-        if len(part) < 4:
-            return
+def split_feature(text: str, domain: Domain) -> list[tuple[str, str, str]]:
+    """Cut the text of a feature into variable, sign and state, literal by literal. Names with ``<`` or ``>`` that are not quoted are
+    understood where the domain has them."""
+    found = _cut(text, _NAMES[0])
+    if found is None or any(domain.find(name) is None for name, _, _ in found):
+        other = _cut(text, _NAMES[1])
+        if other is not None and (found is None or all(domain.find(name) is not None for name, _, _ in other)):
+            return other
+    if found is None:
+        raise FeatureError(f"the feature {text!r} cannot be read as a list of literals; write it like A=1 & B!=no & C>=3")
+    return found
+
+
+def _cut(text: str, names: re.Pattern[str]) -> list[tuple[str, str, str]] | None:
+    """Variable, sign and state of each literal; None where the text is not made of such."""
+    found, at, goes_on = [], 0, True
+    while goes_on:
+        name = names.match(text, at)
+        sign = _SIGN.match(text, name.end()) if name else None
+        state = _STATE.match(text, sign.end()) if sign else None
+        if name is None or sign is None or state is None:
+            return None
+        found.append((_unquote(name[1], name[2]), sign[1], _unquote(state[1], state[2])))
+        at, goes_on = state.end(), state[3] == "&"
+    return found
+
+
+def _unquote(quoted: str | None, plain: str) -> str:
+    return plain.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted[1:-1])

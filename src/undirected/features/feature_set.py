@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from undirected.data.dataset import Dataset
-from undirected.data.literals import get_variable, is_literal, is_negated, name_other_state
+from undirected.data.literals import get_variable, is_literal, is_negated, make_literal, name_other_state
 from undirected.data.variables import Domain
 from undirected.errors import FeatureError
 from undirected.features.conjunction import format_feature, normalise, parse_feature
@@ -112,14 +112,9 @@ class FeatureSet:
 
     @classmethod
     def all_pairs(cls, domain: Domain) -> FeatureSet:
-        """The atomic features, and one per pair of non-reference states of two variables."""
-        atoms = cls.atomic(domain)
-        i, k = np.triu_indices(len(atoms), 1)
-        a, b = atoms.literals[i], atoms.literals[k]
-        apart = domain.literal_variable[a] != domain.literal_variable[b]
-        pairs = np.stack([a[apart], b[apart]], axis=1)
-        start = np.concatenate([atoms.start, atoms.start[-1] + 2 * np.arange(1, len(pairs) + 1)])
-        return cls(domain, start, np.concatenate([atoms.literals, pairs.ravel()]))
+        """The atomic features, and one per pair of indicators of two variables: states other than the first, or, of variables with an
+        order, being at or above such a state."""
+        return cls.atomic(domain).concatenate(Indicators(domain).join_all()[0]).canonical()
 
     def __len__(self) -> int:
         return len(self.start) - 1
@@ -150,6 +145,14 @@ class FeatureSet:
     def lengths(self) -> Array:
         """How many literals each feature has."""
         return protect(np.diff(self.start))
+
+    @functools.cached_property
+    def n_variables(self) -> Array:
+        """Of how many variables each feature speaks."""
+        variable, owner = self.variables, self.owner
+        first = np.ones(len(owner), dtype=bool)
+        first[1:] = (variable[1:] != variable[:-1]) | (owner[1:] != owner[:-1])
+        return protect(np.bincount(owner[first], minlength=len(self)))
 
     @functools.cached_property
     def owner(self) -> Array:
@@ -252,6 +255,58 @@ class FeatureSet:
         table = data.distinct
         args = (table.columns, self.domain.n_states, table.weights, self.start, self.literals)
         return np.asarray(backend().module.find_support(*args, threads))
+
+
+class Indicators:
+    """What pairs are made of: that a variable is in a state other than the first or, where its three or more states have an order, that it
+    is at or above one. Both ways, what can be said of two variables together is the same; but where the one rises with the other, a few
+    of the latter say it.
+
+    Indicator ``i`` speaks of ``variable[i]`` and ``state[i]``; it is ``upward[i]`` if it holds above the state, too.
+    """
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        states = np.setdiff1d(np.arange(domain.n_literals), domain.base[:-1])
+        self.variable = domain.literal_variable[states]
+        self.state = states - domain.base[self.variable]
+        rising = np.array([len(v.states) > 2 and v.has_order for v in domain.variables], dtype=bool)
+        self.upward = rising[self.variable] if len(states) else np.zeros(0, dtype=bool)
+        last = self.state == domain.n_states[self.variable] - 1
+        below = np.where(self.upward & ~last, self.state, 1)  # as many literals: each state below is excluded
+        self.start = np.concatenate([[0], np.cumsum(below)]).astype(np.int64)
+        of = np.repeat(np.arange(len(states)), below)
+        at = np.arange(self.start[-1]) - self.start[of]
+        excluded = make_literal(domain, self.variable[of], at, True)
+        self.literals = np.where(self.upward[of] & ~last[of], excluded, states[of]).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.variable)
+
+    def join(self, a: Array, b: Array) -> FeatureSet:
+        """The conjunctions of indicators ``a`` and ``b``, where the variables of the former come first."""
+        pairs = np.stack([a, b], axis=1).ravel()
+        lengths = np.diff(self.start)[pairs]
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.repeat(self.start[pairs] - ends[:-1], lengths) + np.arange(ends[-1])
+        return FeatureSet(self.domain, ends[::2], self.literals[at])
+
+    def join_all(self) -> tuple[FeatureSet, Array, Array]:
+        """The conjunctions of all pairs of indicators of different variables, and the two indicators of each."""
+        a, b = np.triu_indices(len(self), 1)
+        apart = self.variable[a] != self.variable[b]
+        return self.join(a[apart], b[apart]), a[apart], b[apart]
+
+    def hold(self, codes: Array) -> Array:
+        """Whether each indicator holds: by row and indicator."""
+        given = codes[:, self.variable]
+        return np.asarray(np.where(self.upward, given >= self.state, given == self.state))
+
+    def add_up(self, by_literal: Array) -> Array:
+        """For each indicator the sum of a number that is kept by literal, over the states in which it holds."""
+        sums = np.concatenate([[0.0], np.cumsum(by_literal)])
+        first = self.domain.base[self.variable] + self.state
+        return np.asarray(sums[np.where(self.upward, self.domain.base[self.variable + 1], first + 1)] - sums[first])
 
 
 def protect(values: Array) -> Array:

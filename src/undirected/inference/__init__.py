@@ -18,14 +18,19 @@ _HOMES = {
     "exact_sample": "undirected.inference.session",
     "open_session": "undirected.inference.session",
     "read_partial": "undirected.inference.completion",
+    "score_known_cells": "undirected.inference.gaps",
 }
 
-__all__ = ["Answer", "BestStates", "Evidence", "LogLikelihood", "LogPartition", "Session", "exact_sample", "open_session", "read_partial"]
+__all__ = [
+    "Answer", "BestStates", "Evidence", "LogLikelihood", "LogPartition", "Session", "exact_sample", "open_session", "read_partial",
+    "score_known_cells",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from undirected.inference.answer import Answer
     from undirected.inference.completion import read_partial
     from undirected.inference.evidence import Evidence
+    from undirected.inference.gaps import score_known_cells
     from undirected.inference.map_state import BestStates
     from undirected.inference.partition import LogPartition
     from undirected.inference.session import LogLikelihood, Session, exact_sample, open_session

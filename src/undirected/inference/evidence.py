@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ from undirected.data.discretize import bin_codes
 from undirected.data.literals import get_slice, make_literal, split_literals
 from undirected.data.variables import Domain, Variable, as_number
 from undirected.errors import DataError, FeatureError, ImpossibleEvidence
-from undirected.features.conjunction import normalise, parse_feature
+from undirected.features.conjunction import list_excluded, normalise, parse_feature
 from undirected.kernels.types import Array
 
+_SIGN = re.compile(r">=|<=|!=|=|>|<")
 Evidence = Mapping[str, Any] | Sequence[str] | None
 
 
@@ -32,7 +34,7 @@ def read_evidence(domain: Domain, evidence: Evidence | Given) -> Given:
 
     A mapping of names to a state (``{"smoker": "yes"}``), to a list or set of states of which one holds, or to likelihoods
     (``{"test": {"positive": 0.9, "negative": 0.2}}``, or an array in the order of the states); or texts such as
-    ``"smoker=yes"`` and ``"age!=old"``. A number given for a variable of bins means its bin.
+    ``"smoker=yes"``, ``"age!=old"`` and, of ordered variables, ``"pain>=3"``. A number given for a variable of bins means its bin.
     """
     if isinstance(evidence, Given):
         return evidence
@@ -73,12 +75,15 @@ def _take_text(domain: Domain, given: Given, text: str) -> None:
 
 
 def _parse_number(domain: Domain, text: str) -> tuple[int, ...]:
-    """The literal of ``age=37`` for a variable of bins; nothing if the text is something else."""
-    name, _, value = text.partition("=")
-    v = domain.find(name.strip())
-    if v is None or domain[v].edges is None or as_number(value.strip()) is None:
+    """The literals of ``age=37`` or ``age>=37`` for a variable of bins, where a number means its bin; nothing if the text is something
+    else."""
+    found = _SIGN.search(text)
+    if found is None:
         return ()
-    return normalise([int(make_literal(domain, v, find_state(domain[v], value.strip())))], domain)
+    v, value = domain.find(text[: found.start()].strip()), text[found.end() :].strip()
+    if v is None or domain[v].edges is None or as_number(value) is None:
+        return ()
+    return normalise(list_excluded(v, found[0], find_state(domain[v], value), domain), domain)
 
 
 def find_state(variable: Variable, value: Any) -> int:

@@ -18,12 +18,14 @@ from undirected.errors import DataError
 from undirected.features.feature_set import FeatureSet, protect
 from undirected.kernels import backend
 from undirected.kernels.types import Array
-from undirected.network.edges import find_joined_pairs
+from undirected.network.centrality import measure_centrality
+from undirected.network.edges import find_joined_pairs, measure_edges
 from undirected.network.graph import build_graph
 from undirected.work import MEMORY, count_cores
 
 if TYPE_CHECKING:
     import networkx
+    from matplotlib.figure import Figure
 
     from undirected.inference import Answer, BestStates, Evidence, LogPartition
     from undirected.network.explain import Explanation
@@ -160,8 +162,16 @@ class MarkovNetwork:
         return {v: int(code) for v, code in enumerate(row) if code >= 0}
 
     def pll_terms(self, data: Any, threads: int | None = None) -> tuple[Array, Array]:
-        """Pseudo-log-likelihood by row (in the rows' order) and by variable (mean over rows)."""
-        table = self._read_complete(data, "scoring")
+        """Pseudo-log-likelihood by row (in the rows' order) and by variable (mean over rows).
+
+        Of rows with gaps the known cells are scored, given each other: by sampling, with the same seed every time.
+        """
+        table = read_data(data, domain=self.domain)
+        if table.has_missing:
+            from undirected.inference import score_known_cells
+
+            cells = score_known_cells(self, table, threads)
+            return cells.sum(axis=1), table.weights @ cells / table.total_weight
         distinct = table.distinct
         if not len(distinct):
             raise DataError(f"{table.source}: all rows have weight zero")
@@ -322,6 +332,17 @@ class MarkovNetwork:
         without an order.
         """
         return build_graph(self.features, self.weights)
+
+    def centrality(self) -> dict[str, dict[str, float]]:
+        """For each variable ``strength``, ``expected_influence``, ``closeness`` and ``betweenness`` in the graph, by measure and name."""
+        found = measure_centrality(measure_edges(self.features, self.weights), len(self.domain))
+        return {measure: dict(zip(self.domain.names, values.tolist(), strict=True)) for measure, values in found.items()}
+
+    def plot(self, **options: Any) -> Figure:
+        """The graph as a figure; the options are those of `undirected.plots.draw_graph`."""
+        from undirected.plots import draw_graph
+
+        return draw_graph(self, **options)
 
     def summary(self, k: int = 10) -> str:
         """Sizes, degrees and the strongest features, as text."""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from undirected.plots.comparison import draw_comparison, find_left_out
-    from undirected.plots.graph import draw_graph
+    from undirected.plots.graph import draw_graph, find_layout
+    from undirected.plots.groups import draw_groups
     from undirected.plots.pixels import draw_pixels
     from undirected.plots.relations import draw_relations
     from undirected.plots.stability import draw_stability
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "draw_comparison": "undirected.plots.comparison",
     "draw_graph": "undirected.plots.graph",
+    "draw_groups": "undirected.plots.groups",
     "draw_pixels": "undirected.plots.pixels",
     "draw_relations": "undirected.plots.relations",
     "draw_stability": "undirected.plots.stability",
     "draw_stream": "undirected.plots.stream",
     "draw_trace": "undirected.plots.trace",
+    "find_layout": "undirected.plots.graph",
     "find_left_out": "undirected.plots.comparison",
 }
 PICTURES = (".svg", ".png", ".pdf")
@@ -63,6 +66,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "PICTURES", "check_picture", "draw_comparison", "draw_graph", "draw_pixels", "draw_relations", "draw_stability", "draw_stream",
-    "draw_trace", "find_left_out", "save_figure",
+    "PICTURES", "check_picture", "draw_comparison", "draw_graph", "draw_groups", "draw_pixels", "draw_relations", "draw_stability",
+    "draw_stream", "draw_trace", "find_layout", "find_left_out", "save_figure",
 ]  # fmt: skip

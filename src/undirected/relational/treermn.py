@@ -179,7 +179,7 @@ class TreeRMN(RelationalLearner):
     >>> people = pd.DataFrame({"name": list("abcdef"), "smokes": [1, 1, 1, 0, 0, None]})
     >>> friends = pd.DataFrame({"one": list("abdee"), "other": list("bcefd")})
     >>> data = RelationalData.from_frames({"person": (people, "name")}, {"friends": (friends, {"one": "person", "other": "person"})})
-    >>> model = TreeRMN(order=2, hidden=0).fit(data)
+    >>> model = TreeRMN(order=2, hidden=0, l1=0.01, beta=1).fit(data)
     >>> bool(model.predict_proba()[0][0][5, 1] < 0.5)  # f's only friend does not smoke
     True
     """

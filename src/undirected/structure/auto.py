@@ -16,11 +16,14 @@ from undirected.data.readers import read_data
 from undirected.data.splits import hold_out_cases
 from undirected.errors import check_number
 from undirected.features.feature_set import FeatureSet
+from undirected.inference.gaps import fill_by_shares
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
-from undirected.structure.candidates import find_exclusive_groups, list_group_conjunctions, list_tree_conjunctions, screen_pairs
+from undirected.structure.candidates import find_exclusive_groups, list_group_conjunctions, screen_pairs
+from undirected.structure.dtsl import convert
 from undirected.structure.learner import Grid, Learner
 from undirected.structure.proposal import Proposal, Structure
+from undirected.structure.trees import grow_trees
 from undirected.structure.trials import Tuner
 from undirected.weights.fit import MAX_ITERATIONS, WeightFit, WeightPath
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
@@ -39,6 +42,7 @@ NARROWEST, WIDEST = 0.1, 100.0  # sd
 BEYOND_ANY = 1e9  # in place of an infinite ratio
 SEARCH_TOL = 10.0  # rows' worth of slope at which a fit is good enough to be compared, over all rows
 LOOSEST_TOL = 1e-3
+SURE_GAIN = -np.log(1e-4)  # of log-likelihood, for each parameter that a split of a tree adds, beyond which it is no chance
 MOST_LOST = 0.002  # of the score, for the sake of fewer features
 WORTH = 1e-5  # gain, as a share of the score, below which a setting is no better
 
@@ -163,7 +167,7 @@ class Auto(Learner):
         tol: float = 1e-5,
         prune: bool = True,
         bins: int = 4,
-        missing: str = "error",
+        missing: str = "learn",
         threads: int | None = None,
         memory: int = MEMORY,
         time_budget: float | None = None,
@@ -206,6 +210,8 @@ class Auto(Learner):
             super().fit(X, y, sample_weight, start=start, work=work)
             return self
         data = self._take_training_table(X, y, sample_weight)
+        if data.has_missing:
+            return self._learn_with_gaps(data, work, valid=None if valid is None else self._test_rows(valid, data))
         if valid is None and data.total_weight < FEW_ROWS:
             features = FeatureSet.atomic(data.domain).union(self._list_pairs(data, work.extend()))
             self._settle(data, Structure(features), CAUTIOUS, work)
@@ -234,9 +240,7 @@ class Auto(Learner):
         return [(Dataset.merge(part for part in parts if part is not held_out).distinct, held_out) for held_out in parts]
 
     def _test_rows(self, valid: Any, data: Dataset) -> Dataset:
-        table = read_data(valid, domain=data.domain, missing=self.missing)
-        table.require_complete("scoring")
-        return table
+        return fill_by_shares(read_data(valid, domain=data.domain, missing=self.missing))
 
     def _settle(self, data: Dataset, structure: Structure, penalties: Penalties, work: Work, interrupted: bool = False) -> None:
         """Learn the weights of chosen features, under chosen penalties, from all rows; after Ctrl-C take them as they are."""
@@ -296,7 +300,7 @@ class Auto(Learner):
             return Choice(CAUTIOUS, score, {}, search.counts, made, False, interrupted)
         made = [Fold(fold.train, fold.held_out, fold.make_network()) for fold in search.folds]
         best = search.best
-        used = any((fold.network.features.lengths > 2).any() for fold in made)
+        used = any((fold.network.features.n_variables > 2).any() for fold in made)
         penalties = best.penalties if used else replace(best.penalties, features="pairs")
         return Choice(penalties, best.score, search.scores, search.counts, made, complete and search.complete, interrupted)
 
@@ -326,7 +330,10 @@ class Auto(Learner):
         return {"choice_": None}
 
     def find_l1_factors(self, features: FeatureSet) -> Array | None:
-        return find_l1_factors(features, CAUTIOUS.ratio if self.ratio == "auto" else self.ratio)
+        if self.ratio != "auto":
+            return find_l1_factors(features, self.ratio)
+        choice = getattr(self, "choice_", None)
+        return find_l1_factors(features, CAUTIOUS.ratio if choice is None else choice.penalties.ratio)
 
     def _check(self) -> None:
         for name in ("l1", "sd", "ratio"):
@@ -338,9 +345,20 @@ class Auto(Learner):
         check_number("validation", self.validation, 0, 0.9, above=True)
 
 
+def list_tree_conjunctions(data: Dataset, most: int, min_rows: float, work: Work) -> tuple[FeatureSet, FeatureSet]:
+    """The paths of probability trees, one for each variable, to all nodes, of three literals and more: those of splits that gain much, and
+    the others. Of the latter, those that gain least are left out until there are about ``most`` in all."""
+    trees = grow_trees(data, min_rows, 1.0, work)
+    costs = trees.domain.n_states[trees.targets][trees.tree].astype(float)
+    least = trees.find_least_gain(costs, float(most))
+    sure, all_of_them = (convert(trees.cut_at(bar), "prune") for bar in (max(least, SURE_GAIN), least))
+    sure, all_of_them = (found.subset(found.n_variables > 2) for found in (sure, all_of_them))
+    return sure, all_of_them.difference(sure)
+
+
 def find_l1_factors(features: FeatureSet, ratio: float) -> Array:
     """What the L1 penalty of each feature is multiplied by: none for single states, 1 for pairs, ``ratio`` for longer features."""
-    return np.asarray(np.array([0.0, 1.0, min(ratio, BEYOND_ANY)])[np.clip(features.lengths - 1, 0, 2)])
+    return np.asarray(np.array([0.0, 1.0, min(ratio, BEYOND_ANY)])[np.clip(features.n_variables - 1, 0, 2)])
 
 
 @dataclass
@@ -357,7 +375,7 @@ class _Candidates:
         """The features of one of the sets, in canonical order."""
         if name == "all":
             return self.sure.union(self.others)
-        return self.sure.canonical() if name == "surer" else self.sure.subset(self.sure.lengths <= 2).canonical()
+        return self.sure.canonical() if name == "surer" else self.sure.subset(self.sure.n_variables <= 2).canonical()
 
 
 @dataclass
@@ -381,7 +399,7 @@ class _FoldSearch:
         both = found.sure.concatenate(found.others)
         order = both.first_of_each()
         self.features = both.subset(order)
-        short = self.features.lengths <= 2
+        short = self.features.n_variables <= 2
         self.members = {"pairs": short, "surer": short | (order < len(found.sure)), "all": np.ones(len(order), dtype=bool)}
         self.weights: Array | None = None  # the best
         self._prepared: dict[str, tuple[WeightPath, PseudoLikelihood]] = {}

@@ -90,7 +90,7 @@ class DTBLM(SearchLearner):
         tol: float = 1e-5,
         prune: bool = False,
         bins: int = 4,
-        missing: str = "error",
+        missing: str = "learn",
         threads: int | None = None,
         memory: int = MEMORY,
         time_budget: float | None = None,

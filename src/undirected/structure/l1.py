@@ -11,7 +11,7 @@ import numpy as np
 from undirected.data.dataset import Dataset
 from undirected.data.variables import Domain
 from undirected.errors import ParameterError
-from undirected.features.feature_set import FeatureSet
+from undirected.features.feature_set import FeatureSet, Indicators
 from undirected.kernels.types import Array
 from undirected.structure.learner import STRUCTURE_SHARE, Grid, Learner
 from undirected.structure.proposal import Proposal, Structure
@@ -94,7 +94,7 @@ class L1(Learner):
         tol: float = 1e-5,
         prune: bool = False,
         bins: int = 4,
-        missing: str = "error",
+        missing: str = "learn",
         threads: int | None = None,
         memory: int = MEMORY,
         time_budget: float | None = None,
@@ -173,17 +173,10 @@ class Nodewise:
     """The regressions of all variables on all others, as one untied pseudo-likelihood."""
 
     def __init__(self, data: Dataset, work: Work) -> None:
-        self.features, self.targets = list_one_sided_pairs(data.domain)
+        self.indicators = Indicators(data.domain)
+        self.features, self.targets, self.other = list_one_sided_pairs(self.indicators)
         self.objective = PseudoLikelihood(self.features, data, work.threads, work.memory, self.targets)
-        self.penalised = (self.features.lengths > 1).astype(float)
-
-    @property
-    def _other(self) -> Array:
-        """For each coefficient the literal it belongs to that is not the target's; -1 for intercepts."""
-        f, pair = self.features, self.features.lengths > 1
-        first, last = f.literals[f.start[:-1]], f.literals[f.start[1:] - 1]
-        other = np.where(f.domain.literal_variable[first] == self.targets, last, first)
-        return np.where(pair, other, -1)
+        self.penalised = (self.other >= 0).astype(float)
 
     def solve_path(self, penalties: Sequence[float], tol: float, work: Work) -> NodewisePath:
         """Solutions for each penalty, from the largest on, each from the last; as many as there is time for, but one at least."""
@@ -212,7 +205,7 @@ class Nodewise:
         """Which variables each variable's regression picks."""
         domain, used = self.features.domain, (weights != 0) & (self.penalised > 0)
         out = np.zeros((len(domain), len(domain)), dtype=bool)
-        out[self.targets[used], domain.literal_variable[self._other[used]]] = True
+        out[self.targets[used], self.indicators.variable[self.other[used]]] = True
         return out
 
     def pick_by_ebic(self, gamma: float, tol: float, work: Work) -> tuple[Array, bool]:
@@ -223,8 +216,8 @@ class Nodewise:
         has improved for ten steps.
         """
         table, domain = self.objective.table, self.features.domain
-        share = np.concatenate([[0.0], table.literal_counts() / table.total_weight])
-        deviation = np.sqrt(share * (1 - share))[self._other + 1]
+        share = np.concatenate([[0.0], np.minimum(self.indicators.add_up(table.literal_counts()) / table.total_weight, 1)])
+        deviation = np.sqrt(share * (1 - share))[self.other + 1]
         with use_one_blas_thread():
             w = self.objective.independent_start
             _, gradient, _ = self.objective.evaluate(w)
@@ -255,17 +248,17 @@ class Nodewise:
         return picked, True
 
 
-def list_one_sided_pairs(domain: Domain) -> tuple[FeatureSet, Array]:
-    """Intercepts and ordered pairs of non-reference states of two variables, with the variable each is a coefficient for."""
-    atoms = FeatureSet.atomic(domain).literals.astype(np.int64)
-    variable = domain.literal_variable[atoms]
-    a, b = (x.ravel() for x in np.meshgrid(atoms, atoms, indexing="ij"))
-    apart = domain.literal_variable[a] != domain.literal_variable[b]
-    a, b = a[apart], b[apart]
-    pairs = np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1)
-    start = np.concatenate([np.arange(len(atoms) + 1), len(atoms) + 2 * np.arange(1, len(pairs) + 1)])
-    features = FeatureSet(domain, start, np.concatenate([atoms, pairs.ravel()]))
-    return features, np.concatenate([variable, domain.literal_variable[a]]).astype(np.int32)
+def list_one_sided_pairs(indicators: Indicators) -> tuple[FeatureSet, Array, Array]:
+    """Intercepts and ordered pairs of indicators of two variables, with the variable each is a coefficient for and the indicator of the
+    other variable, -1 for intercepts."""
+    atoms = FeatureSet.atomic(indicators.domain)
+    n = np.arange(len(indicators))
+    target, other = (x.ravel() for x in np.meshgrid(n, n, indexing="ij"))
+    apart = indicators.variable[target] != indicators.variable[other]
+    target, other = target[apart], other[apart]
+    pairs = indicators.join(np.minimum(target, other), np.maximum(target, other))
+    variables = np.concatenate([indicators.variable, indicators.variable[target]]).astype(np.int32)
+    return atoms.concatenate(pairs), variables, np.concatenate([np.full(len(atoms), -1), other])
 
 
 def join_picks(picked: Array, consistency: str) -> Array:
@@ -274,8 +267,7 @@ def join_picks(picked: Array, consistency: str) -> Array:
 
 
 def list_edge_features(domain: Domain, edges: Array) -> FeatureSet:
-    """One feature per edge and pair of non-reference states."""
-    pairs = FeatureSet.all_pairs(domain)
-    pairs = pairs.subset(pairs.lengths == 2)
-    variables = pairs.variables.reshape(-1, 2)
-    return pairs.subset(edges[variables[:, 0], variables[:, 1]])
+    """One feature per edge and pair of indicators."""
+    indicators = Indicators(domain)
+    pairs, a, b = indicators.join_all()
+    return pairs.subset(edges[indicators.variable[a], indicators.variable[b]])

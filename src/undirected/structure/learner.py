@@ -18,13 +18,15 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from undirected.data.arrays import is_frame
-from undirected.data.dataset import Dataset
+from undirected.data.dataset import LEARN, Dataset
 from undirected.data.readers import read_data
 from undirected.data.variables import Domain
 from undirected.errors import DataError, ParameterError, TableWarning, Unconverged
 from undirected.features.feature_set import FeatureSet
+from undirected.inference.gaps import fill_by_shares
 from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
+from undirected.structure.gaps import Gaps, learn_with_gaps
 from undirected.structure.proposal import Proposal, Structure
 from undirected.structure.trials import WEIGHT_SETTINGS, Tuner
 from undirected.weights.fit import WeightFit, WeightPath
@@ -44,7 +46,8 @@ SHARED_PARAMETERS = """
     prune : bool
         Leave features of weight zero out of the network (atomic ones stay).
     bins, missing
-        As in `undirected.read_data`.
+        As in `undirected.read_data`; ``missing="learn"``, the default, learns from rows with gaps by drawing completions of them in turn
+        with weights (Monte-Carlo EM), and scores their known cells.
     domain : Domain, Dataset, MarkovNetwork or path of a network, optional
         The variables and states to code tables with, so that rows with states that the training rows lack can be scored.
 """
@@ -80,7 +83,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         tol: float = 1e-5,
         prune: bool = False,
         bins: int = 4,
-        missing: str = "error",
+        missing: str = "learn",
         threads: int | None = None,
         memory: int = MEMORY,
         time_budget: float | None = None,
@@ -101,6 +104,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
 
     network_: MarkovNetwork
     fit_: WeightFit
+    gaps_: Gaps  # where the rows had such
 
     @abstractmethod
     def propose(self, data: Dataset, work: Work) -> Structure:
@@ -141,12 +145,41 @@ class Learner(BaseEstimator):  # type: ignore[misc]
         work = self.start_work() if work is None else work
         check_prior(self.l1, self.sd, self.tol)
         data = self._take_training_table(X, y, sample_weight)
+        if data.has_missing:
+            return self._learn_with_gaps(data, work)
         structure = self._find_structure(data, work, start)
         path = WeightPath(structure.features, data, work, structure.objective)
         factors = self.find_l1_factors(structure.features)
         fit = path.solve([(self.l1, self.sd)], self.tol, structure.weights, factors=factors)[0]
         self._warn_if_early(fit, structure.stopped_by)
         self._adopt(data.domain, fit, structure.learned)
+        return self
+
+    def _learn_with_gaps(self, data: Dataset, work: Work, **how: Any) -> Self:
+        """Learn from rows with gaps, by completions of them; ``how`` is for `fit` on completed rows."""
+
+        def learn(table: Dataset, share: Work) -> Learner:
+            one: Learner = clone(self).set_params(missing="error")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", Unconverged)  # what counts is how the last weights come out
+                return one.fit(table, work=share, **how)
+
+        seed = self.get_params().get("random_state", 0)
+        seed = seed if isinstance(seed, int | np.integer) else 0
+        try:
+            learner, fit, gaps = learn_with_gaps(data, learn, self.tol, int(seed), work)
+        except KeyboardInterrupt:
+            atoms, table = FeatureSet.atomic(data.domain), fill_by_shares(data)
+            fit = WeightPath(atoms, table, work.extend().silent()).solve([(0.0, 1.0)], self.tol)[0]
+            fit.stopped_by = StoppedBy.INTERRUPT
+            self._warn_if_early(fit, None)
+            self._adopt(data.domain, fit, {})
+            return self
+        self._warn_if_early(fit, None)
+        own = ("n_features_in_", "feature_names_in_")
+        self._adopt(data.domain, fit, {name: value for name, value in vars(learner).items() if name.endswith("_") and name not in own})
+        self.fit_, self.network_ = fit, self._make_network(fit)
+        self.gaps_ = gaps
         return self
 
     def find_l1_factors(self, features: FeatureSet) -> Array | None:
@@ -156,7 +189,8 @@ class Learner(BaseEstimator):  # type: ignore[misc]
     def _take_training_table(self, X: Any, y: Any, sample_weight: Any) -> Dataset:
         """The table to learn from; raises where there is nothing to learn from."""
         data = self._training_table(_add_target(X, y), sample_weight)
-        data.require_complete("learning")
+        if self.missing != LEARN:
+            data.require_complete("learning")
         if not data.total_weight > 0:
             raise DataError(f"{data.source}: no row has a weight above zero")
         return data
