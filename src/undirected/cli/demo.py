@@ -26,7 +26,7 @@ def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bo
     from undirected.plots import save_figure
     from undirected.plots.pixels import draw_pixels
     from undirected.store import check_writable
-    from undirected.structure.gssl import GSSL
+    from undirected.structure.auto import Auto
     from undirected.weights.fit import fit_weights
 
     folder = Path(output)
@@ -35,12 +35,12 @@ def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bo
     train, test = datasets.load("digits"), datasets.load("digits", "test")
     common.remark(f"learning from {len(train):,} handwritten digits, {len(train.domain)} pixels each ...", quiet)
     with common.follow_work(quiet) as progress:
-        learner = GSSL(n_generated=200_000, threshold=2, l1=1, sd=1, prune=True, threads=threads, progress=progress).fit(train)
+        learner = Auto(threads=threads, progress=progress).fit(train)
     network = learner.network_
     floor = fit_weights(FeatureSet.atomic(train.domain), train, threads=threads).network()
     ours, theirs = network.pll(test, threads), floor.pll(test, threads)
     network.save(network_file)
-    save_figure(draw_pixels(network, test.subset(_pick(len(test))), (8, 8)), picture)
+    save_figure(draw_pixels(network, test.subset(_pick_digits()), (8, 8)), picture)
     values = {
         **learner.fit_.report(),
         "pll": ours,
@@ -65,8 +65,11 @@ def demo(output: str, threads: int | None, as_json: bool, quiet: bool, debug: bo
     common.emit(values, as_json, "\n".join(lines))
 
 
-def _pick(n: int) -> Array:
-    """A few rows spread over the table."""
+def _pick_digits() -> Array:
+    """The first test row of each of the ten digits."""
     import numpy as np
 
-    return np.linspace(0, n - 1, 5).astype(int)
+    from undirected.data.catalog import read_digit_labels
+
+    labels = read_digit_labels("test")
+    return np.array([int(np.argmax(labels == digit)) for digit in range(10)])

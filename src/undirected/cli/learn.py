@@ -59,6 +59,7 @@ Examples:
     show_default=True,
     help="The same seed, the same network, unless time or Ctrl-C cuts the work.",
 )
+@click.option("--methods", is_flag=True, help="A sentence for the methods section of a paper.")
 @common.read_options
 @common.domain_options
 @common.compute_options
@@ -75,6 +76,7 @@ def learn(
     ledger: str | None,
     valid: str | None,
     seed: int,
+    methods: bool,
     output: str | None,
     as_json: bool,
     quiet: bool,
@@ -83,6 +85,8 @@ def learn(
 ) -> int:
     """Learn a network, structure and weights, from DATA."""
     _check_output(output)
+    from undirected.evaluation.methods import describe_methods
+
     algorithm = learners.resolve(ctx, algorithm, tuning)
     given = learners.build(ctx, algorithm, options, tuning, seed)
     reading = given.reading
@@ -113,6 +117,9 @@ def learn(
         _save(network, output, report, lines)
         task.judge(learner)
         task.tell_findings(network)
+        report["methods"] = describe_methods(learner, table)
+        if methods:
+            lines.append(f"methods: {report['methods']}")
     if task.held_out is not None:
         report["valid_pll"] = network.pll(task.held_out, learner.threads)
         report["valid_npll"] = report["valid_pll"] / len(network.domain)
@@ -210,6 +217,7 @@ class Task:
         self.report |= {"held_out_pll": None, "independent_pll": None}
         if not self.check or len(self.table) < FEW_ROWS or learner.fit_.stopped_by is StoppedBy.INTERRUPT:
             return
+        chosen_here = self.judged is not None
         if self.judged is None:
             train, valid = self._set_apart()
             network = learner.network_
@@ -224,7 +232,7 @@ class Task:
             self.judged = [(network, train, valid)]
         found = judge_folds(self.judged, learner.threads)
         self.report |= {"held_out_pll": found.network, "independent_pll": found.independent}
-        self.lines.append(found.describe(chosen_here="chosen" in self.report or "tried" in self.report))
+        self.lines.append(found.describe(chosen_here))
 
     def tell_findings(self, network: Any) -> None:
         """The strongest edges in words."""

@@ -31,6 +31,7 @@ from undirected.data.raw import RawTable
 from undirected.data.readers import Reading, read_data, read_raw
 from undirected.data.variables import Variable
 from undirected.errors import DataError, DownloadError, TableWarning, did_you_mean
+from undirected.kernels.types import Array
 
 REPOSITORY = "https://raw.githubusercontent.com/arranger1044/DEBD/master/datasets"
 Progress = Callable[[str, int, int], None]
@@ -161,10 +162,21 @@ def _read_digits(split: str) -> RawTable:
     from sklearn.datasets import load_digits
 
     pixels = (load_digits().data >= 8).astype(np.uint8)
-    order = np.random.default_rng(0).permutation(len(pixels))
-    rows = {"train": order[:1197], "valid": order[1197:1397], "test": order[1397:]}[split]
     pixel_names = [f"r{r}c{c}" for r in range(8) for c in range(8)]
-    return _fix_binary_states(take_bits(pixels[np.sort(rows)], pixel_names, f"digits:{split}"))
+    return _fix_binary_states(take_bits(pixels[_choose_digits(len(pixels), split)], pixel_names, f"digits:{split}"))
+
+
+def read_digit_labels(split: str) -> Array:
+    """Which digit each row of the handwritten digits shows."""
+    from sklearn.datasets import load_digits
+
+    labels = load_digits().target
+    return np.asarray(labels[_choose_digits(len(labels), split)])
+
+
+def _choose_digits(n: int, split: str) -> Array:
+    order = np.random.default_rng(0).permutation(n)
+    return np.sort({"train": order[:1197], "valid": order[1197:1397], "test": order[1397:]}[split])
 
 
 BUILT_IN: dict[str, Callable[[str], RawTable]] = {"digits": _read_digits}

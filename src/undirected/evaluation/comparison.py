@@ -69,7 +69,8 @@ def compare(
         Names (``"dtsl"``), learners, or a mapping of labels to either. Classes of your own must be importable. All must agree
         on ``bins`` and ``missing``, by which tables are read.
     datasets
-        Names or files, ``(train, valid, test)``, or a mapping of labels to either. A table without splits is divided at random,
+        Names, files, folders with a train, a valid and a test file, ``(train, valid, test)``, or a mapping of labels to any of these. A
+        table without splits is divided at random,
         15 % for testing and 10 % for validation.
     grid
         ``"quick"``, ``"paper"``, or a mapping of labels to grids; see `tune`. With ``"quick"`` weights are learned to a tolerance of
@@ -222,11 +223,25 @@ def _label_tables(datasets: Iterable[Any] | Mapping[str, Any], seed: int, makers
     return [_read_tables(name, given, seed, how) for name, given in pairs]
 
 
+def _find_splits(folder: Path) -> list[Path]:
+    """The files of a folder that are named after splits: train.csv, valid.csv, test.csv, or with other suffixes."""
+    found = []
+    for split in SPLITS:
+        files = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name.split(".")[0] == split]
+        if len(files) != 1:
+            told = f"{len(files)} files named {split}" if files else f"no file named {split}"
+            raise DataError(f"{folder}: {told}; a folder holds one table each of {', '.join(SPLITS)}, such as {split}.csv")
+        found += files
+    return found
+
+
 def _read_tables(name: str, given: Any, seed: int, how: dict[str, Any]) -> Tables:
     from undirected.data.catalog import has_splits
 
     if isinstance(given, str | os.PathLike) and has_splits(os.fspath(given)):
         given = [f"{os.fspath(given)}:{split}" for split in SPLITS]
+    elif isinstance(given, str | os.PathLike) and Path(given).is_dir():
+        given = _find_splits(Path(given))
     if isinstance(given, list | tuple):
         if len(given) != len(SPLITS):
             raise ParameterError(f"{name}: three tables are needed ({', '.join(SPLITS)}), or one that is divided at random")

@@ -29,7 +29,7 @@ def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int],
 
     rows, columns = shape
     n = len(images)
-    figure = Figure(figsize=(5.2 + 1.5 * n, 5.4), layout="constrained")
+    figure = Figure(figsize=(5.2 + (1.5 if n <= 6 else 1.15) * n, 5.4), layout="constrained")
     grid = figure.add_gridspec(3, n + 3)
     axes = figure.add_subplot(grid[:, :3])
     pairs = sorted(measure_edges(network.features, network.weights).items(), key=lambda item: -item[1].strength)[:top]
@@ -44,7 +44,7 @@ def draw_pixels(network: MarkovNetwork, images: Dataset, shape: tuple[int, int],
     axes.scatter(place % columns, place // columns, s=18, color="black", zorder=2)
     axes.set(xlim=(-0.6, columns - 0.4), ylim=(rows - 0.4, -0.6), aspect="equal")
     axes.set_axis_off()
-    axes.set_title(f"the {len(pairs)} strongest interactions\nblue: go together, red: shun each other", fontsize=9)
+    axes.set_title(f"the {len(pairs)} strongest interactions\nblue: go together, orange: shun each other", fontsize=9)
     probability = network.conditionals(images)[:, 1::2].reshape(n, rows, columns)
     completed = complete_lower(network, images, shape)
     titles = ("test digit", "P(black | others)", "lower half from upper")
