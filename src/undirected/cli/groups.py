@@ -64,10 +64,10 @@ def groups(
             table, by, learner=None if algorithm is None else given.make(), permutations=permutations, seed=seed, threads=threads,
             time_budget=budget, progress=screen,
         )  # fmt: skip
-    if plot is not None:
-        save_figure(found.plot(), plot)
-        common.remark(f"wrote {plot}", quiet)
     if found.stopped_by:
         common.remark(f"ended early by {found.stopped_by}, after {found.permutations} of {permutations} permutations", quiet)
     common.emit(found.to_dict(), as_json, str(found))
+    if plot is not None:
+        save_figure(found.plot(), plot)
+        common.remark(f"wrote {plot}", quiet)
     return {None: 0, StoppedBy.INTERRUPT: common.EXIT_INTERRUPTED}.get(found.stopped_by, common.EXIT_EARLY)

@@ -187,7 +187,8 @@ class Task:
         choice = learner.choice_
         if choice is None:
             self.check = False
-            if "auto" in (learner.l1, learner.sd, learner.ratio):
+            interrupted = learner.fit_.stopped_by is StoppedBy.INTERRUPT
+            if "auto" in (learner.l1, learner.sd, learner.ratio) and not interrupted:
                 self.lines.append(f"{len(self.table)} rows are too few to hold some out: pairs with a strong penalty, unchecked")
             return learner
         penalties = choice.penalties

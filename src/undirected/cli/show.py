@@ -67,7 +67,8 @@ def score(
     """Score NETWORK on DATA: means over rows, higher is better; npll and ncmll are per variable."""
     model = common.load_network(network, domain_from)
     table = common.read_table(data, quiet, domain=model.domain, **reading)
-    table.require_complete("scoring")
+    if "ll" in metric or reading["missing"] != "learn":
+        table.require_complete("scoring")
     values: dict[str, Any] = {}
     lines: list[str] = []
     if "pll" in metric or by_variable:
@@ -256,15 +257,24 @@ def plot(
 
 
 def _read_groups(path: str) -> dict[str, str]:
-    """The group of each variable, from a table of two columns."""
-    from undirected.data.readers import read_data
+    """The group of each variable, from a table with the columns variable and group."""
+    import csv
+
     from undirected.errors import DataError
 
-    table = read_data(path)
-    if len(table.domain) != 2:
-        raise DataError(f"{path}: {len(table.domain)} columns; two are needed, variable and group")
-    names, kinds = table.domain.variables
-    return {names.states[a]: kinds.states[b] for a, b in table.codes.tolist() if a >= 0 and b >= 0}
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            head, *rows = [row for row in csv.reader(file) if row] or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    names = [name.strip().lower() for name in head]
+    if sorted(names) != ["group", "variable"]:
+        raise DataError(f"{path}: its first line must name the columns variable and group, with a comma between them")
+    bad = next((k for k, row in enumerate(rows, 2) if len(row) != 2), None)
+    if bad is not None:
+        raise DataError(f"{path}, line {bad}: two cells are needed, a variable and its group")
+    at = names.index("variable")
+    return {row[at].strip(): row[1 - at].strip() for row in rows}
 
 
 def _read_size(text: str) -> tuple[float, float]:

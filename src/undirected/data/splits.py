@@ -6,6 +6,7 @@ import numpy as np
 
 from undirected.data.dataset import Dataset
 from undirected.errors import DataError, ParameterError
+from undirected.kernels.types import Array
 
 
 def holdout(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Dataset]:
@@ -21,15 +22,20 @@ def holdout(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Dat
     return data.subset(np.sort(order[n:])), data.subset(np.sort(order[:n]))
 
 
+def count_cases(data: Dataset) -> Array:
+    """How many cases each distinct row is: its weight, or one where weights are not whole numbers."""
+    weights = data.distinct.weights
+    return weights.astype(np.int64) if np.all(weights == np.round(weights)) else np.ones(len(weights), dtype=np.int64)
+
+
 def hold_out_cases(data: Dataset, fraction: float, seed: int = 0) -> tuple[Dataset, Dataset]:
     """Set a random ``fraction`` of the cases apart: (the others, the fraction), each with every distinct row once.
 
     A row of weight two is two cases, so that it makes no difference whether rows are repeated or weighted, nor in which order they stand.
     Where weights are not whole numbers every distinct row is one case.
     """
-    rows = data.distinct
-    whole = bool(np.all(rows.weights == np.round(rows.weights)))
-    counts = rows.weights.astype(np.int64) if whole else np.ones(len(rows), dtype=np.int64)
+    rows, counts = data.distinct, count_cases(data)
+    whole = bool(np.all(rows.weights == counts))
     n = round(int(counts.sum()) * fraction)
     if n == 0 or n == counts.sum():
         raise DataError(f"{data.source}: {int(counts.sum())} rows are too few to set {fraction:g} of them aside")

@@ -79,7 +79,7 @@ class GroupComparison:
         """The edges as a pandas frame (needs pandas)."""
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
-        return pd.DataFrame([{**vars(edge), **edge.values}.items() for edge in self.edges])
+        return pd.DataFrame([{**{k: v for k, v in vars(edge).items() if k != "values"}, **edge.values} for edge in self.edges])
 
     def __str__(self) -> str:
         names = list(self.sizes)
@@ -158,8 +158,8 @@ def compare_groups(
     learner = _choose_learner(table, seed, work) if learner is None else learner
     with use_one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", Unconverged)
-        joint = _learn(learner, table, work.alone())
-        networks = [_learn(learner, table.subset(np.flatnonzero(labels == g)), work.alone()) for g in range(len(names))]
+        joint = _learn(learner, table, work)
+        networks = [_learn(learner, table.subset(np.flatnonzero(labels == g)), work) for g in range(len(names))]
         values = np.stack([_read_edges(network) for network in networks])
         found, stopped_by = _permute(learner, table, labels, len(names), permutations, work)
     differences = _differ(values)
@@ -224,12 +224,13 @@ def _choose_learner(table: Dataset, seed: int, work: Work) -> Learner:
     """All pairs, with the penalty that predicts held-out rows of the joint table best."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Unconverged)
-        tuned = tune(AllPairs(tol=1e-4), {"l1": PENALTIES}, table, seed=seed, refine=False, work=work.silent())
+        tuned = tune(AllPairs(tol=1e-4), {"l1": PENALTIES}, table, seed=seed, refine=False, work=work.share(0.3).silent())
     return AllPairs(l1=tuned.settings["l1"], tol=1e-4)
 
 
 def _learn(learner: Learner, table: Dataset, work: Work) -> MarkovNetwork:
-    fitted = clone(learner).fit(table, work=work.silent())
+    """The network of some rows, however long that takes: one that the time has cut would differ from others for that alone."""
+    fitted = clone(learner).fit(table, work=work.extend().alone().silent())
     if fitted.fit_.stopped_by is StoppedBy.INTERRUPT:
         raise KeyboardInterrupt
     network: MarkovNetwork = fitted.network_
@@ -257,15 +258,15 @@ def _permute(learner: Learner, table: Dataset, labels: Array, n_groups: int, n: 
     def draw(k: int) -> Array:
         shuffled = np.random.default_rng([work.seed, k]).permutation(labels)
         groups = [table.subset(np.flatnonzero(shuffled == g)) for g in range(n_groups)]
-        return _differ(np.stack([_read_edges(_learn(learner, group, work.alone())) for group in groups]))
+        return _differ(np.stack([_read_edges(_learn(learner, group, work)) for group in groups]))
 
     found: list[Array] = []
     with ThreadPoolExecutor(work.threads) as pool:
         try:
-            for first in range(0, n, 4 * work.threads):
+            for first in range(0, n, work.threads):
                 if work.is_over:
                     return found, StoppedBy.TIME
-                found += pool.map(draw, range(first, min(n, first + 4 * work.threads)))
+                found += pool.map(draw, range(first, min(n, first + work.threads)))
                 work.emit(Counted("permutations", len(found), n))
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)

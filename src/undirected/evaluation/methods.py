@@ -24,7 +24,11 @@ def describe_methods(learner: Learner, data: Dataset) -> str:
     ]
     choice = learner.choice_ if isinstance(learner, Auto) else None
     if choice is not None:
-        held = f"{len(choice.folds)}-fold cross-validation" if len(choice.folds) > 1 else f"{len(choice.folds[0].held_out):,} held-out rows"
+        held = (
+            f"{len(choice.folds)}-fold cross-validation"
+            if len(choice.folds) > 1
+            else f"{choice.folds[0].held_out.total_weight:,.0f} held-out rows"
+        )
         longer = "" if choice.penalties.features == "pairs" else ", conjunctions of trees"
         parts.append(
             f"Pairs of states{longer} and single states were weighed in one fit; penalties ({choice.penalties}) were chosen by the "

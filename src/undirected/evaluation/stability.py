@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from undirected.data.dataset import Dataset
+from undirected.data.dataset import LEARN, Dataset
 from undirected.data.readers import read_data
 from undirected.errors import DataError, ParameterError, Unconverged
 from undirected.features.conjunction import format_feature
@@ -188,7 +188,8 @@ def bootstrap(
         raise ParameterError(f"level={level}: between 0 and 1")
     work = Work.start(threads, learner.memory, time_budget, seed, progress) if work is None else work
     table = read_data(data, bins=learner.bins, missing=learner.missing)
-    table.require_complete("resampling")
+    if learner.missing != LEARN:
+        table.require_complete("resampling")
     rows = table.distinct
     if not table.total_weight > 0 or not len(rows):
         raise DataError(f"{table.source}: no row has a weight above zero")

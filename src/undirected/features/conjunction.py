@@ -7,10 +7,10 @@ it, is the conjunction of the literals that exclude the others.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from undirected.data.literals import make_literal, split_literals
-from undirected.data.variables import Domain
+from undirected.data.variables import Domain, Variable
 from undirected.errors import DataError, FeatureError
 
 _SPECIAL = re.compile(r'[=&!"\\]|^[\s#]|\s$|^$')
@@ -94,15 +94,15 @@ def _format_variable(v: int, own: list[tuple[int, bool]], domain: Domain) -> Ite
         yield f"{name}{'!=' if is_negated else '='}{quote(states[state])}"
 
 
-def parse_feature(text: str, domain: Domain) -> tuple[int, ...]:
-    """Read the literals of a text such as ``smoker=yes & age>=old``."""
+def parse_feature(text: str, domain: Domain, find: Callable[[Variable, str], int] = Variable.index) -> tuple[int, ...]:
+    """Read the literals of a text such as ``smoker=yes & age>=old``; ``find`` tells the code of a state."""
     if text.strip() == "true":
         return ()
     literals: list[int] = []
     for name, sign, state in split_feature(text, domain):
         try:
             v = domain.index(name)
-            literals += list_excluded(v, sign, domain[v].index(state), domain)
+            literals += list_excluded(v, sign, find(domain[v], state), domain)
         except (DataError, FeatureError) as error:
             raise FeatureError(f"in the feature {text!r}: {error}") from None
     return normalise(literals, domain)

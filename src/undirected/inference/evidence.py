@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -14,10 +13,9 @@ from undirected.data.discretize import bin_codes
 from undirected.data.literals import get_slice, make_literal, split_literals
 from undirected.data.variables import Domain, Variable, as_number
 from undirected.errors import DataError, FeatureError, ImpossibleEvidence
-from undirected.features.conjunction import list_excluded, normalise, parse_feature
+from undirected.features.conjunction import parse_feature
 from undirected.kernels.types import Array
 
-_SIGN = re.compile(r">=|<=|!=|=|>|<")
 Evidence = Mapping[str, Any] | Sequence[str] | None
 
 
@@ -65,25 +63,11 @@ def _take_text(domain: Domain, given: Given, text: str) -> None:
     if not isinstance(text, str):
         raise DataError(f"evidence is a mapping of names to states, or texts such as 'smoker=yes', not {text!r}")
     try:
-        literals = parse_feature(text, domain)
+        literals = parse_feature(text, domain, find_state)
     except FeatureError as error:
-        literals = _parse_number(domain, text)
-        if not literals:
-            raise FeatureError(str(error).replace("in the feature", "in the evidence").replace("the feature", "the evidence")) from None
+        raise FeatureError(str(error).replace("in the feature", "in the evidence").replace("the feature", "the evidence")) from None
     for v, state, is_negated in split_literals(domain, literals):
         given.allowed[get_slice(domain, v)] &= (np.arange(domain.n_states[v]) == state) != is_negated
-
-
-def _parse_number(domain: Domain, text: str) -> tuple[int, ...]:
-    """The literals of ``age=37`` or ``age>=37`` for a variable of bins, where a number means its bin; nothing if the text is something
-    else."""
-    found = _SIGN.search(text)
-    if found is None:
-        return ()
-    v, value = domain.find(text[: found.start()].strip()), text[found.end() :].strip()
-    if v is None or domain[v].edges is None or as_number(value) is None:
-        return ()
-    return normalise(list_excluded(v, found[0], find_state(domain[v], value), domain), domain)
 
 
 def find_state(variable: Variable, value: Any) -> int:

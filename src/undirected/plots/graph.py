@@ -100,7 +100,7 @@ def draw_graph(
     n_nameless = picture.draw_nodes(groups or {}, colors, rings or {})
     picture.add_keys(used, colors, black, bool(rings))
     told = _describe(graph, part, len(shown)) + (f"\n{n_nameless} names left out for lack of room" if n_nameless else "")
-    picture.axes.set_title(told if title is None else title, fontsize=10)
+    picture.axes.set_title(told if title is None else title, fontsize=10, parse_math=False)
     return picture.figure
 
 
@@ -126,7 +126,7 @@ def _spread(places: dict[str, Any], radius: float) -> dict[str, Array]:
     low, high = at.min(axis=0), at.max(axis=0)
     span = np.maximum(high - low, 1e-9)
     at = (at - (low + high) / 2) * (2 / span.max() if len(at) > 1 else 0.0)
-    least = (2.5 if len(at) <= CROWD else 4.2) * radius
+    least = (3.0 if len(at) <= CROWD else 4.2) * radius
     rng = np.random.default_rng(0)
     for _ in range(200):
         apart = at[:, None] - at
@@ -274,7 +274,9 @@ class _Picture:
         if keys:
             host = self.figure if len(self.figure.axes) == 1 else self.axes
             where = {"loc": "outside lower center"} if host is self.figure else {"loc": "upper center", "bbox_to_anchor": (0.5, 0)}
-            host.legend(handles=keys, frameon=False, fontsize=8, ncols=1 if len(keys) < 4 else 2, **where)
+            legend = host.legend(handles=keys, frameon=False, fontsize=8, ncols=1 if len(keys) < 4 else 2, **where)
+            for text in legend.get_texts():
+                text.set_parse_math(False)
 
 
 def _overlap(one: Box, other: Box) -> bool:

@@ -46,6 +46,10 @@ def draw_groups(found: GroupComparison, top: int = 60, level: float = LEVEL, **o
         if ax.get_legend() is not None:
             ax.get_legend().remove()
     keys = [Line2D([], [], color=color, linewidth=2.5, linestyle=STYLES[color], label=KEYS[color]) for color in (TOGETHER, APART)]
-    figure.legend(handles=keys, loc="outside lower center", frameon=False, fontsize=8, ncols=2)
-    figure.suptitle(f"{found.by}: structure p = {found.structure_p:.3g}, strength p = {found.strength_p:.3g}", fontsize=10)
+    plain = figure.legend(handles=keys, loc="outside lower center", frameon=False, fontsize=8, ncols=2)
+    for text in plain.get_texts():
+        text.set_parse_math(False)
+    figure.suptitle(
+        f"{found.by}: structure p = {found.structure_p:.3g}, strength p = {found.strength_p:.3g}", fontsize=10, parse_math=False
+    )
     return figure

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from undirected.data.dataset import Dataset
 from undirected.data.readers import read_data
-from undirected.data.splits import hold_out_cases
+from undirected.data.splits import count_cases, hold_out_cases
 from undirected.errors import check_number
 from undirected.features.feature_set import FeatureSet
 from undirected.inference.gaps import fill_by_shares
@@ -183,7 +183,7 @@ class Auto(Learner):
         self.validation = validation
         self.random_state = random_state
 
-    choice_: Choice | None
+    choice_: Choice | None = None
 
     def start_work(self) -> Work:
         budget = DEFAULT_SECONDS if self.time_budget is None else self.time_budget
@@ -212,7 +212,7 @@ class Auto(Learner):
         data = self._take_training_table(X, y, sample_weight)
         if data.has_missing:
             return self._learn_with_gaps(data, work, valid=None if valid is None else self._test_rows(valid, data))
-        if valid is None and data.total_weight < FEW_ROWS:
+        if valid is None and count_cases(data).sum() < FEW_ROWS:
             features = FeatureSet.atomic(data.domain).union(self._list_pairs(data, work.extend()))
             self._settle(data, Structure(features), CAUTIOUS, work)
             self.choice_ = None
@@ -230,7 +230,7 @@ class Auto(Learner):
 
     def _cut_folds(self, data: Dataset) -> list[tuple[Dataset, Dataset]]:
         """Rows to learn from and rows held out: a share once where there are many, otherwise each of some parts in turn."""
-        if data.total_weight >= MANY_ROWS:
+        if count_cases(data).sum() >= MANY_ROWS:
             return [hold_out_cases(data, self.validation, self.random_state)]
         parts, rest = [], data
         for k in range(FOLDS - 1):

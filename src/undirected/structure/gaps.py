@@ -16,7 +16,7 @@ from undirected.kernels.types import Array
 from undirected.network.network import MarkovNetwork
 from undirected.structure.candidates import screen_pairs
 from undirected.weights.fit import WeightFit, WeightPath
-from undirected.work import Event, StoppedBy, Work
+from undirected.work import Event, Stopped, StoppedBy, Work
 
 COMPLETIONS = 5  # of each row with gaps, in each round
 FINAL_COMPLETIONS = 20
@@ -53,7 +53,8 @@ class Gaps:
 
     def __str__(self) -> str:
         how = "settled" if self.settled else "NOT settled"
-        rounds = f"{self.rounds} rounds of completions, {how}: the last three changed the score of a row by {self.change:.4f}"
+        told = f"the last three changed the score of a row by {self.change:.4f}" if np.isfinite(self.change) else "too few to tell"
+        rounds = f"{self.rounds} rounds of completions, {how}: {told}"
         return f"{self.n_cells:,} cells are missing, in {self.n_rows:,} rows; {rounds}"
 
 
@@ -114,30 +115,48 @@ def learn_with_gaps(
     network = _fill_by_pairs(table, work.share(FIRST_SHARE))
     states = table.completer.draw(network, MORE_SWEEPS, work)
     learner = learn(table.complete(states[:1]), work.share(STRUCTURE_SHARE))
-    fit: WeightFit = learner.fit_
-    if fit.stopped_by is StoppedBy.INTERRUPT:
-        return learner, fit, Gaps(n_cells, n_rows, 0, np.inf, False)
-    factors = learner.find_l1_factors(fit.features)
-    penalties = [(fit.l1, fit.sd)]
-    scores: list[float] = []
-    settled, change = False, np.inf
-    while not settled and len(scores) < MOST_ROUNDS and not work.is_over:
-        states = table.completer.draw(MarkovNetwork(fit.features, fit.weights), MORE_SWEEPS, work)
-        completed = table.complete(states)
-        path = WeightPath(fit.features, completed, work)
-        fit = path.solve(penalties, max(tol, ROUGH_TOL), fit.weights, factors=factors)[0]
-        if fit.stopped_by is StoppedBy.INTERRUPT:
-            break
-        assert path.objective is not None
-        score, noise = table.score(completed, path.objective.score_terms(fit.weights)[0])
-        scores.append(score)
-        change, settled = _judge_change(scores, noise)
-        work.emit(GapsFilled(len(scores), scores[-1]))
-    if fit.stopped_by is not StoppedBy.INTERRUPT:
-        table.use_more(FINAL_COMPLETIONS)
-        states = table.completer.draw(MarkovNetwork(fit.features, fit.weights), 4 * MORE_SWEEPS, work)
-        fit = WeightPath(fit.features, table.complete(states), work).solve(penalties, tol, fit.weights, factors=factors)[0]
-    return learner, fit, Gaps(n_cells, n_rows, len(scores), float(change), settled)
+    turns = _Turns(table, learner, tol, work)
+    if turns.fit.stopped_by is not StoppedBy.INTERRUPT:
+        try:
+            turns.run()
+        except KeyboardInterrupt:
+            turns.fit.stopped_by = StoppedBy.INTERRUPT
+    return learner, turns.fit, Gaps(n_cells, n_rows, len(turns.scores), turns.change, turns.settled)
+
+
+class _Turns:
+    """Completions and weights in turn, for the features of a fitted learner; ``fit`` holds the latest weights."""
+
+    def __init__(self, table: _Table, learner: Learner, tol: float, work: Work) -> None:
+        self.table, self.tol, self.work = table, tol, work
+        self.fit = learner.fit_
+        self.factors = learner.find_l1_factors(self.fit.features)
+        self.penalties = [(self.fit.l1, self.fit.sd)]
+        self.scores: list[float] = []
+        self.change, self.settled = float("inf"), False
+
+    def run(self) -> None:
+        """Until the score of a row no longer changes, and once more with many completions; Ctrl-C raises."""
+        while not self.settled and len(self.scores) < MOST_ROUNDS and not self.work.is_over:
+            completed, path = self._learn(MORE_SWEEPS, max(self.tol, ROUGH_TOL))
+            if path.objective is None:
+                return  # there was no time to prepare it
+            score, noise = self.table.score(completed, path.objective.score_terms(self.fit.weights)[0])
+            self.scores.append(score)
+            self.change, self.settled = _judge_change(self.scores, noise)
+            self.work.emit(GapsFilled(len(self.scores), score))
+        self.table.use_more(FINAL_COMPLETIONS)
+        self._learn(4 * MORE_SWEEPS, self.tol)
+
+    def _learn(self, sweeps: int, tol: float) -> tuple[Dataset, WeightPath]:
+        """Draw completions, and learn weights from them."""
+        states = self.table.completer.draw(MarkovNetwork(self.fit.features, self.fit.weights), sweeps, self.work)
+        completed = self.table.complete(states)
+        path = WeightPath(self.fit.features, completed, self.work)
+        self.fit = path.solve(self.penalties, tol, self.fit.weights, factors=self.factors)[0]
+        if self.fit.stopped_by is StoppedBy.INTERRUPT:
+            raise KeyboardInterrupt
+        return completed, path
 
 
 def _judge_change(scores: Sequence[float], noise: float) -> tuple[float, bool]:
@@ -151,21 +170,33 @@ def _judge_change(scores: Sequence[float], noise: float) -> tuple[float, bool]:
 def _fill_by_pairs(table: _Table, work: Work) -> MarkovNetwork:
     """Weights for the pairs that the completions so far suggest, learned and drawn from in turn."""
     states = table.completer.states.reshape(COMPLETIONS, len(table.open), -1)
-    whole = work.extend()
     first = table.complete(states)
-    features = FeatureSet.atomic(table.domain).union(screen_pairs(first, FIRST_PAIRS, whole))
-    fit = WeightPath(features, first, whole.silent()).solve([FIRST_PENALTY], ROUGH_TOL)[0]
+    features = FeatureSet.atomic(table.domain).union(_screen(first, work))
+    fit = _weigh(features, first, None, work)
     for k in range(FIRST_ROUNDS):
         states = table.completer.draw(fit.network(), MORE_SWEEPS if k else FIRST_SWEEPS, work)
         if work.is_over:
             break
-        completed = table.complete(states)
+        completed, start = table.complete(states), fit.weights
         if k == 1:  # what the first completions have hidden shows now
-            more = features.union(screen_pairs(completed, FIRST_PAIRS, whole))
+            more = features.union(_screen(completed, work))
             start = np.zeros(len(more))
             start[np.isin(more.hashes, features.hashes)] = fit.weights
-            features, fit.weights = more, start
-        fit = WeightPath(features, completed, whole.silent()).solve([FIRST_PENALTY], ROUGH_TOL, fit.weights)[0]
-        if fit.stopped_by is StoppedBy.INTERRUPT:
-            raise KeyboardInterrupt
+            features = more
+        fit = _weigh(features, completed, start, work)
     return fit.network()
+
+
+def _screen(table: Dataset, work: Work) -> FeatureSet:
+    """The pairs to begin with; none where there is no time to look for them."""
+    try:
+        return screen_pairs(table, FIRST_PAIRS, work)
+    except Stopped:
+        return FeatureSet.from_lists([], table.domain)
+
+
+def _weigh(features: FeatureSet, table: Dataset, start: Array | None, work: Work) -> WeightFit:
+    fit = WeightPath(features, table, work.silent()).solve([FIRST_PENALTY], ROUGH_TOL, start)[0]
+    if fit.stopped_by is StoppedBy.INTERRUPT:
+        raise KeyboardInterrupt
+    return fit

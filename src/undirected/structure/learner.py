@@ -188,6 +188,7 @@ class Learner(BaseEstimator):  # type: ignore[misc]
 
     def _take_training_table(self, X: Any, y: Any, sample_weight: Any) -> Dataset:
         """The table to learn from; raises where there is nothing to learn from."""
+        self.__dict__.pop("gaps_", None)  # of an earlier table
         data = self._training_table(_add_target(X, y), sample_weight)
         if self.missing != LEARN:
             data.require_complete("learning")
