@@ -10,8 +10,8 @@ import pytest
 
 from undirected import AllPairs, Auto, Dataset, Domain, FeatureSet, MarkovNetwork, ParameterError, Variable, compare, datasets, holdout
 from undirected.data.splits import hold_out_cases
-from undirected.structure.auto import Penalties, find_l1_factors
 from undirected.structure.candidates import find_exclusive_groups, list_group_conjunctions, screen_pairs
+from undirected.structure.penalty_search import Penalties, find_l1_factors
 from undirected.weights.pseudo_likelihood import PseudoLikelihood
 from undirected.work import Work
 
