@@ -250,7 +250,7 @@ class Auto(Learner):
         """Choose penalties on held-out rows, one step after another from strong ones to where the score falls; Ctrl-C, or the end of the
         time, leaves the best so far."""
         wanted = {"l1": self.l1, "sd": self.sd, "ratio": self.ratio}
-        search = PenaltySearch(self.list_candidates, wanted, self.tol, folds, work)
+        search = PenaltySearch(self.list_candidates, wanted, folds, work)
         complete, interrupted = True, False
         try:
             search.run()

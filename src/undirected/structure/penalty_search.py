@@ -135,9 +135,9 @@ class PenaltySearch:
     """
 
     def __init__(
-        self, list_candidates: Propose, wanted: dict[str, float | str], tol: float, folds: Sequence[tuple[Dataset, Dataset]], work: Work
+        self, list_candidates: Propose, wanted: dict[str, float | str], folds: Sequence[tuple[Dataset, Dataset]], work: Work
     ) -> None:
-        self.list_candidates, self.wanted, self.least_tol, self.given, self.work = list_candidates, wanted, tol, folds, work
+        self.list_candidates, self.wanted, self.given, self.work = list_candidates, wanted, folds, work
         self.folds: list[FoldSearch] = []
         self.counts: dict[str, int] = {}
         self.row_weights = np.zeros(0)
@@ -153,7 +153,7 @@ class PenaltySearch:
         self.row_weights = np.concatenate([fold.held_out.distinct.weights for fold in self.folds])
         self.counts, self.complete = self.folds[0].counts, all(fold.complete for fold in self.folds)
         rows = sum(fold.train.total_weight for fold in self.folds) / len(self.folds)
-        self.tol = max(self.least_tol, min(LOOSEST_TOL, SEARCH_TOL / rows))
+        self.tol = min(LOOSEST_TOL, SEARCH_TOL / rows)
         free = {name: value == "auto" for name, value in self.wanted.items()}
         l1, ratio, sd = (
             start if free[name] else float(self.wanted[name]) for name, start in (("l1", STRONGEST), ("ratio", FIRST_RATIO), ("sd", 1.0))
