@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
+from importlib.metadata import version
 
 import numpy as np
 
-from undirected import __version__
 from undirected.data.dataset import Dataset
 from undirected.structure.auto import Auto
 from undirected.structure.learner import Learner
@@ -20,7 +20,8 @@ def describe_methods(learner: Learner, data: Dataset) -> str:
     name = type(learner).__name__
     parts = [
         f"A Markov network (undirected graphical model, log-linear model) of {len(data.domain)} discrete variables was learned from "
-        f"{data.total_weight:,.0f} rows with undirected {__version__} (Python {platform.python_version()}, NumPy {np.__version__})."
+        f"{data.total_weight:,.0f} rows with undirected {version('undirected')} (Python {platform.python_version()}, "
+        f"NumPy {np.__version__})."
     ]
     choice = learner.choice_ if isinstance(learner, Auto) else None
     if choice is not None:

@@ -22,6 +22,7 @@ FIRST_RATIO = 16.0  # that longer features come in with
 WIDEST_RATIO = 64.0  # of the penalty of longer features to that of pairs
 NARROWEST, WIDEST = 0.1, 100.0  # sd
 BEYOND_ANY = 1e9  # in place of an infinite ratio
+PAIRS_SHARE, LONGER_SHARE = 0.4, 0.5  # of the time that is left: for pairs alone, and for each set of longer features
 SEARCH_TOL = 10.0  # rows' worth of slope at which a fit is good enough to be compared, over all rows
 LOOSEST_TOL = 1e-3
 MOST_LOST = 0.002  # of the score, for the sake of fewer features
@@ -113,6 +114,7 @@ class FoldSearch:
             judge = PseudoLikelihood(features, self.held_out, self.work.threads, self.work.memory)
             self._prepared = {wanted.features: (WeightPath(features, self.train, self.work), judge)}  # the last one is let go
         path, judge = self._prepared[wanted.features]
+        path.work = self.work
         members = self.members[wanted.features]
         factors = find_l1_factors(path.features, wanted.ratio)
         fit = path.solve([(wanted.l1, wanted.sd)], tol, None if start is None else start[members], factors=factors)[0]
@@ -158,13 +160,17 @@ class PenaltySearch:
         l1, ratio, sd = (
             start if free[name] else float(self.wanted[name]) for name, start in (("l1", STRONGEST), ("ratio", FIRST_RATIO), ("sd", 1.0))
         )
+        whole = self.work
+        self._use(whole.share(PAIRS_SHARE))
         self._try(Penalties("pairs", l1, ratio, sd))
         shorter = [_scale(l1=0.5, patience=2)] * free["l1"] + [_scale(sd=3.0), _scale(sd=1 / 3)] * free["sd"]
         self._go(shorter)
         for name in SETS[1:]:
             more = any(fold.members[name].sum() > fold.members["pairs"].sum() for fold in self.folds)
+            self._use(whole.share(LONGER_SHARE))
             if more and (free["ratio"] or math.isfinite(ratio)):
                 self._add_longer(name, free)
+        self._use(whole)
         assert self.best is not None
         moves = list(_list_moves(free, self.best.penalties.features != "pairs"))
         while self._go(moves):
@@ -202,6 +208,12 @@ class PenaltySearch:
                 misses = 0 if took else misses + 1
                 helped = helped or took
         return helped
+
+    def _use(self, work: Work) -> None:
+        """Work within these limits from now on."""
+        self.work = work
+        for fold in self.folds:
+            fold.work = work
 
     def _is_over(self) -> bool:
         self.complete = self.complete and not self.work.is_over
