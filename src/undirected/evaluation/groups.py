@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PENALTIES = [1.0, 2.0, 5.0, 10.0, 20.0, 40.0]  # of pairs, chosen on the joint table where no learner is given
 LEAST_ROWS = 10  # of a group
 SHOWN = 20
+ROUNDING = 1e-12  # by which equal differences may differ
 NOTE = (
     "p-values are shares of the permutations of group labels that give at least as large a difference. A large one is no proof that groups "
     "are equal: small groups hide differences. Networks are drawn towards zero by their penalty, the same for all groups."
@@ -161,10 +162,9 @@ def compare_groups(
         joint = _learn(learner, table, work)
         networks = [_learn(learner, table.subset(np.flatnonzero(labels == g)), work) for g in range(len(names))]
         values = np.stack([_read_edges(network) for network in networks])
-        found, stopped_by = _permute(learner, table, labels, len(names), permutations, work)
-    differences = _differ(values)
-    drawn = np.stack(found) if found else np.zeros((0, len(differences)))
-    p = (1 + (drawn >= differences - 1e-12).sum(axis=0)) / (1 + len(drawn))
+        differences = _differ(values)
+        drawn = _permute(learner, table, labels, differences, work, permutations)
+    p = (1 + drawn.as_large) / (1 + drawn.n)
     used = np.flatnonzero((values[:, :-1] != 0).any(axis=0))
     corrected = dict(zip(used.tolist(), _correct(p[used]), strict=True))
     pairs = np.stack(np.triu_indices(len(table.domain), 1), axis=1)
@@ -175,11 +175,10 @@ def compare_groups(
         )
         for k in sorted(used.tolist(), key=lambda k: (p[k], -differences[k]))
     ]  # fmt: skip
-    largest = differences[:-1].max(initial=0.0)
-    beaten = drawn[:, :-1].max(axis=1, initial=0.0) >= largest - 1e-12
     return GroupComparison(
         by, {name: int((labels == g).sum()) for g, name in enumerate(names)}, dict(zip(names, networks, strict=True)), joint, edges,
-        float(largest), float((1 + beaten.sum()) / (1 + len(drawn))), float(differences[-1]), float(p[-1]), len(drawn), stopped_by,
+        float(differences[:-1].max(initial=0.0)), (1 + drawn.largest_as_large) / (1 + drawn.n), float(differences[-1]), float(p[-1]),
+        drawn.n, drawn.stopped_by,
     )  # fmt: skip
 
 
@@ -252,26 +251,42 @@ def _differ(values: Array) -> Array:
     return np.asarray(values.max(axis=0) - values.min(axis=0))
 
 
-def _permute(learner: Learner, table: Dataset, labels: Array, n_groups: int, n: int, work: Work) -> tuple[list[Array], StoppedBy | None]:
-    """The differences under shuffled labels, as far as the time goes; each permutation has a seed of its own."""
+@dataclass
+class _Drawn:
+    """How many permutations of the labels were drawn, and in how many of them each difference, and the largest of an edge, were at least as
+    large as without."""
+
+    as_large: Array
+    n: int = 0
+    largest_as_large: int = 0
+    stopped_by: StoppedBy | None = None
+
+
+def _permute(learner: Learner, table: Dataset, labels: Array, differences: Array, work: Work, n: int) -> _Drawn:
+    """Compare the differences with those under shuffled labels, as far as the time goes; each permutation has a seed of its own."""
 
     def draw(k: int) -> Array:
         shuffled = np.random.default_rng([work.seed, k]).permutation(labels)
-        groups = [table.subset(np.flatnonzero(shuffled == g)) for g in range(n_groups)]
+        groups = (table.subset(np.flatnonzero(shuffled == g)) for g in range(int(labels.max()) + 1))
         return _differ(np.stack([_read_edges(_learn(learner, group, work)) for group in groups]))
 
-    found: list[Array] = []
+    drawn = _Drawn(np.zeros(len(differences), dtype=np.int64))
+    bar, largest = differences - ROUNDING, differences[:-1].max(initial=0.0) - ROUNDING
     with ThreadPoolExecutor(work.threads) as pool:
         try:
             for first in range(0, n, work.threads):
                 if work.is_over:
-                    return found, StoppedBy.TIME
-                found += pool.map(draw, range(first, min(n, first + work.threads)))
-                work.emit(Counted("permutations", len(found), n))
+                    drawn.stopped_by = StoppedBy.TIME
+                    break
+                for values in pool.map(draw, range(first, min(n, first + work.threads))):
+                    drawn.as_large += values >= bar
+                    drawn.largest_as_large += int(values[:-1].max(initial=0.0) >= largest)
+                    drawn.n += 1
+                work.emit(Counted("permutations", drawn.n, n))
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
-            return found, StoppedBy.INTERRUPT
-    return found, None
+            drawn.stopped_by = StoppedBy.INTERRUPT
+    return drawn
 
 
 def _correct(p: Array) -> Sequence[float]:

@@ -35,8 +35,6 @@ STRUCTURE_SHARE = 0.35  # of that, after which no more trees are grown
 FEW_ROWS = 20  # of a table from which none are held out
 MANY_ROWS, FOLDS = 3000, 5  # below so many rows each of the folds is held out in turn, beyond a share once
 SURE_GAIN = -np.log(1e-4)  # of log-likelihood, for each parameter that a split of a tree adds, beyond which it is no chance
-
-
 CAUTIOUS = Penalties("pairs", 5.0, math.inf, 1.0)  # where nothing can be held out
 
 
@@ -68,7 +66,7 @@ class Choice:
 
 
 class Auto(Learner):
-    """Weigh pairs and longer conjunctions together, with penalties that hold-out rows choose: the default.
+    """Weigh pairs and longer conjunctions together, with penalties that held-out rows choose: the default.
 
     Candidates are the pairs that are not independent, the paths of probability trees, and for groups of states that exclude each other
     the conjunctions that none holds and that one holds alone. They get their weights in one fit with two L1 penalties, one for pairs and
@@ -296,8 +294,7 @@ class Auto(Learner):
     def find_l1_factors(self, features: FeatureSet) -> Array | None:
         if self.ratio != "auto":
             return find_l1_factors(features, self.ratio)
-        choice = getattr(self, "choice_", None)
-        return find_l1_factors(features, CAUTIOUS.ratio if choice is None else choice.penalties.ratio)
+        return find_l1_factors(features, CAUTIOUS.ratio if self.choice_ is None else self.choice_.penalties.ratio)
 
     def _check(self) -> None:
         for name in ("l1", "sd", "ratio"):

@@ -21,6 +21,7 @@ from undirected.work import Event, Stopped, StoppedBy, Work
 COMPLETIONS = 5  # of each row with gaps, in each round
 FINAL_COMPLETIONS = 20
 LEAST_ROUNDS, MOST_ROUNDS = 6, 40
+MOST_CELLS = 50_000_000  # of all completions together
 FIRST_ROUNDS = 5  # with pairs alone, before there is a structure
 FIRST_PAIRS = 3000
 FIRST_PENALTY = 3.0, 1.0  # l1 and sd
@@ -79,7 +80,11 @@ class _Table:
         if not len(self.whole) and not len(self.open):
             raise DataError(f"{data.source}: no cell is known, so that there is nothing to learn from")
         self.seed = seed
-        self.completer = Completer(self.open.codes, COMPLETIONS, self.domain, seed, guide=rows)
+        self.completer = Completer(self.open.codes, self.limit(COMPLETIONS), self.domain, seed)
+
+    def limit(self, n: int) -> int:
+        """So many completions of each row, or as many as there is room for, but two at least."""
+        return int(np.clip(MOST_CELLS // max(1, self.open.codes.size), 2, n))
 
     def complete(self, states: Array) -> Dataset:
         """All rows, those with gaps in each of their completions, which share their weight."""
@@ -145,7 +150,7 @@ class _Turns:
             self.scores.append(score)
             self.change, self.settled = _judge_change(self.scores, noise)
             self.work.emit(GapsFilled(len(self.scores), score))
-        self.table.use_more(FINAL_COMPLETIONS)
+        self.table.use_more(self.table.limit(FINAL_COMPLETIONS))
         self._learn(4 * MORE_SWEEPS, self.tol)
 
     def _learn(self, sweeps: int, tol: float) -> tuple[Dataset, WeightPath]:
@@ -169,7 +174,7 @@ def _judge_change(scores: Sequence[float], noise: float) -> tuple[float, bool]:
 
 def _fill_by_pairs(table: _Table, work: Work) -> MarkovNetwork:
     """Weights for the pairs that the completions so far suggest, learned and drawn from in turn."""
-    states = table.completer.states.reshape(COMPLETIONS, len(table.open), -1)
+    states = table.completer.states.reshape(table.completer.n, len(table.open), -1)
     first = table.complete(states)
     features = FeatureSet.atomic(table.domain).union(_screen(first, work))
     fit = _weigh(features, first, None, work)
