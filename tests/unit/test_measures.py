@@ -47,7 +47,7 @@ def test_bootstrapped_centralities_tell_a_hub_from_a_leaf():
     features = FeatureSet.from_lists([[1, 2 * k + 1] for k in range(1, 5)], domain)
     data = datasets.exact_sample(MarkovNetwork(features, [1.5] * 4), 1500, seed=1)
     found = bootstrap(AllPairs(l1=3, tol=1e-3), data, n=20, n_dropping=0)
-    low, high, differs = found.test_difference("strength", "v0", "v1")
+    low, high, differs = found.measure_difference("strength", "v0", "v1")
     assert differs
     assert 0 < low < high
     rows = found.rows("centrality")

@@ -16,7 +16,7 @@ from undirected.data.readers import read_data
 from undirected.errors import DataError, ParameterError, Unconverged
 from undirected.features.conjunction import format_feature
 from undirected.kernels.types import Array
-from undirected.network.centrality import MEASURES, measure_centrality
+from undirected.network.centrality import measure_centrality
 from undirected.network.edges import Edge, find_directed, measure_edges
 from undirected.network.network import MarkovNetwork
 from undirected.structure.learner import Learner
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DROPPED = tuple(np.round(np.linspace(0.05, 0.75, 10), 4).tolist())
 CORRELATION, SHARE = 0.7, 0.95  # of the stability coefficient, as in the R package bootnet
+MOST_PATHS = 1_000_000  # variables times edges, beyond which measures of shortest paths are not resampled: a second for each sample
 NOTE = (
     "An interval that touches zero is no test under an L1 penalty or after a choice of edges: weights are drawn towards zero and "
     "their distribution is not normal. Read the frequencies as how often an edge comes back, not as a probability that it is there."
@@ -66,7 +67,7 @@ class Stability:
     centrality: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     samples: dict[str, Array] = field(default_factory=dict, repr=False)  # of each measure of centrality, by resample and variable
 
-    def test_difference(self, measure: str, a: str, b: str) -> tuple[float, float, bool]:
+    def measure_difference(self, measure: str, a: str, b: str) -> tuple[float, float, bool]:
         """The interval of the difference of two variables' centrality over resamples, and whether it leaves out zero."""
         names = list(self.strength)
         if measure not in self.samples:
@@ -306,7 +307,6 @@ def _collect(
     directed = find_directed(whole.domain)
     edges: dict[tuple[int, int], list[float]] = {}
     features: dict[tuple[int, ...], list[float]] = {}
-    strengths = np.zeros((n, n_variables))
 
     def values_of(measured: Edges) -> dict[tuple[int, int], float]:
         return {(a, b): e.signed if directed[a] and directed[b] else e.strength for (a, b), e in measured.items()}
@@ -316,19 +316,19 @@ def _collect(
         low, high = np.quantile(filled, [(1 - level) / 2, (1 + level) / 2])
         return Estimate(value, len(values) / n, float(filled.mean()), float(low), float(high))
 
-    samples = {measure: np.zeros((n, n_variables)) for measure in MEASURES}
+    measured = measure_edges(whole.features, whole.weights)
+    paths = n_variables * len(measured) <= MOST_PATHS
+    central = measure_centrality(measured, n_variables, paths)
+    base, whole_edges = central["strength"], values_of(measured)
+    samples = {measure: np.zeros((n, n_variables)) for measure in central}
     for k, network in enumerate(resampled):
         measured = measure_edges(network.features, network.weights)
-        for measure, found in measure_centrality(measured, n_variables).items():
+        for measure, found in measure_centrality(measured, n_variables, paths).items():
             samples[measure][k] = found
-        strengths[k] = samples["strength"][k]
         for pair, value in values_of(measured).items():
             edges.setdefault(pair, []).append(value)
         for j in np.flatnonzero(network.weights):
             features.setdefault(network.features[int(j)], []).append(float(network.weights[j]))
-    measured = measure_edges(whole.features, whole.weights)
-    central = measure_centrality(measured, n_variables)
-    base, whole_edges = _add_strengths(measured, n_variables), values_of(measured)
     whole_features = {whole.features[int(j)]: float(whole.weights[j]) for j in np.flatnonzero(whole.weights)}
     pairs = sorted({*edges, *whole_edges})
     return Stability(
@@ -339,7 +339,7 @@ def _collect(
             format_feature(key, whole.domain): estimate(whole_features.get(key, 0.0), features.get(key, []))
             for key in sorted({*features, *whole_features}, key=lambda key: (len(key), key))
         },
-        {name: estimate(float(base[v]), [x for x in strengths[:, v].tolist() if x != 0]) for v, name in enumerate(names)},
+        {name: estimate(float(base[v]), [x for x in samples["strength"][:, v].tolist() if x != 0]) for v, name in enumerate(names)},
         correlations,
         stopped_by,
         unsigned=frozenset((names[a], names[b]) for a, b in pairs if not (directed[a] and directed[b])),
