@@ -142,7 +142,7 @@ class PenaltySearch:
         self.list_candidates, self.wanted, self.given, self.work = list_candidates, wanted, folds, work
         self.folds: list[FoldSearch] = []
         self.counts: dict[str, int] = {}
-        self.row_weights = np.zeros(0)
+        self.row_weights, self.tol = np.zeros(0), LOOSEST_TOL
         self.scores: dict[Penalties, float] = {}
         self.best: _Tried | None = None
         self.complete = True
